@@ -1,0 +1,147 @@
+"""The exception tree of grafico.
+
+::
+
+    GraficoError
+    ├── BadInput                what the user gave cannot be used (exit code 2)
+    │   ├── JobError            the job file
+    │   ├── MoleculeError       a molecule or a structure file
+    │   ├── LevelError          a functional, basis, solvent or other part of a level of theory
+    │   ├── ProfileError        a cluster profile, or a request that no worker of it can satisfy
+    │   ├── QueryError          a query or an identifier for the knowledge base
+    │   └── MissingExtra        an optional engine or package is not installed
+    ├── GraphDefinitionError    a graph whose nodes, routes or annotations do not fit together
+    ├── GraphStopped            a walk that cannot go on, with its reason
+    ├── ReplayMismatch          the journal does not match the code
+    ├── RunError                a run folder
+    │   ├── RunNotFound         no such run
+    │   ├── RunLocked           another controller has the run
+    │   ├── StaleController     a newer controller has taken over; this one must stop
+    │   └── JournalDamaged      a journal line that is neither whole nor merely torn
+    ├── KnowledgeError          the knowledge base
+    │   └── Conflict            a remote change that must not be overwritten
+    └── CalculationError        raised by a calculation to fail with a kind (see calculations.py)
+
+Each message says what was expected, what came, and what to do.
+"""
+
+__all__ = [
+    "BadInput",
+    "Conflict",
+    "GraficoError",
+    "GraphDefinitionError",
+    "GraphStopped",
+    "JobError",
+    "JournalDamaged",
+    "KnowledgeError",
+    "LevelError",
+    "MissingExtra",
+    "MoleculeError",
+    "ProfileError",
+    "QueryError",
+    "ReplayMismatch",
+    "RunError",
+    "RunLocked",
+    "RunNotFound",
+    "StaleController",
+]
+
+
+class GraficoError(Exception):
+    """Base of all errors that grafico raises on purpose.
+
+    Parameters
+    ----------
+    message
+        What was expected and what came.
+    hint
+        What to do about it; shown on a line of its own.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+def _rebuild(cls: type[GraficoError], message: str, hint: str | None) -> GraficoError:
+    return cls(message, hint=hint)
+
+
+class BadInput(GraficoError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class JobError(BadInput):
+    """A job file that cannot be read or does not satisfy its schema."""
+
+
+class MoleculeError(BadInput):
+    """A molecule or structure file that cannot be used."""
+
+
+class LevelError(BadInput):
+    """A level of theory that the engine does not have."""
+
+
+class ProfileError(BadInput):
+    """A cluster profile, or a request that no worker of it can satisfy."""
+
+
+class QueryError(BadInput):
+    """A query or an identifier that the knowledge base refuses."""
+
+
+class MissingExtra(BadInput):
+    """An optional engine or package is not installed."""
+
+
+class GraphDefinitionError(GraficoError):
+    """A graph whose nodes, routes or annotations do not fit together."""
+
+
+class GraphStopped(GraficoError):
+    """A walk that cannot go on, with its reason."""
+
+
+class ReplayMismatch(GraficoError):
+    """The journal does not match the code; names the first difference."""
+
+
+class RunError(GraficoError):
+    """A run folder that cannot be used."""
+
+    exit_code = 2
+
+
+class RunNotFound(RunError):
+    """No such run."""
+
+
+class RunLocked(RunError):
+    """Another controller has the run."""
+
+
+class StaleController(RunError):
+    """A newer controller has taken over; this one must stop."""
+
+    exit_code = 4
+
+
+class JournalDamaged(RunError):
+    """A journal line that is neither whole nor merely torn."""
+
+
+class KnowledgeError(GraficoError):
+    """The knowledge base cannot do what was asked."""
+
+
+class Conflict(KnowledgeError):
+    """A remote change that must not be overwritten."""
