@@ -1,0 +1,1 @@
+"""Molecules: quantum chemistry and ensemble spectroscopy."""

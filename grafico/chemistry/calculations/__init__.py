@@ -1,0 +1,1 @@
+"""The calculations of chemistry, one file each."""
