@@ -18,7 +18,9 @@ class ConceptualAtoms(Model):
     positions: tuple[Vector, ...] = Field(description="Cartesian coordinates, Å, shape (atoms, 3)")
     charge: int = Field(default=0, ge=-20, le=20, description="total charge, e")
     multiplicity: int = Field(default=1, ge=1, le=20, description="2S + 1")
-    cell: tuple[Vector, Vector, Vector] | None = Field(default=None, description="lattice vectors as rows, Å; None for a molecule")
+    cell: tuple[Vector, Vector, Vector] | None = Field(
+        default=None, description="lattice vectors as rows, Å; None for a molecule"
+    )
     docking_points: tuple[Vector, ...] = Field(default=(), description="connection points that are no atoms, Å")
 
     @field_validator("positions", "docking_points")
