@@ -1,0 +1,1 @@
+"""The benchmarks: each measures ratios on this machine and says what they should be."""

@@ -1,0 +1,75 @@
+"""``--set key.sub=value``: one value of a job file, given on the command line."""
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from grafico.calculations import Json
+from grafico.errors import JobError
+from grafico.jobs.document import Document, Place, parse_yaml
+from grafico.jobs.problems import dotted
+
+__all__ = ["apply_overrides", "parse_override"]
+
+_KEY = re.compile(r"(?P<key>[^.\[\]\s=]+)(?P<indices>(\[\d+\])*)")
+
+
+def parse_override(text: str) -> tuple[Place, Json]:
+    """Read ``input.levels[0].basis=def2-SVP``; the value is YAML.
+
+    Raises
+    ------
+    JobError
+        There is no ``=``, the key is malformed, or the value is not plain YAML.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise JobError(f"--set {text}: expected KEY=VALUE", hint="for example --set input.level.basis=def2-SVP")
+    place: list[str | int] = []
+    for part in key.strip().split("."):
+        match = _KEY.fullmatch(part)
+        if match is None:
+            raise JobError(f"--set {text}: '{key}' is no key", hint="write keys as input.levels[0].basis")
+        name = match["key"]
+        place.append(int(name) if name.isdigit() and place else name)
+        place += [int(index) for index in re.findall(r"\d+", match["indices"])]
+    return tuple(place), parse_yaml(value, f"--set {key.strip()}")[0]
+
+
+def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
+    """Return the document with each override put in; validation comes later, as for the rest.
+
+    Raises
+    ------
+    JobError
+        An override goes through something that is no mapping, or an index that is not there.
+    """
+    data: Any = copy.deepcopy(dict(document.data))
+    given = dict(document.overridden)
+    for text in overrides:
+        place, value = parse_override(text)
+        _put(data, place, value, text)
+        given[place] = f"--set {text}"
+    return replace(document, data=data, overridden=given)
+
+
+def _put(data: Any, place: Place, value: Json, text: str) -> None:
+    current = data
+    for depth, part in enumerate(place):
+        before = dotted(place[:depth]) or "the job"
+        last = depth == len(place) - 1
+        if isinstance(current, list):
+            if not isinstance(part, int) or part >= len(current):
+                raise JobError(f"--set {text}: {before} is a list of {len(current)}", hint="indices start at 0")
+        elif isinstance(current, dict):
+            part = str(part)
+            if not last and current.get(part) is None:
+                current[part] = {}
+        else:
+            raise JobError(f"--set {text}: {before} is {current!r}, not a mapping", hint=f"set {before} itself")
+        if last:
+            current[part] = value
+        else:
+            current = current[part]
