@@ -57,11 +57,12 @@ class OutcomeStore:
         digest = hashlib.sha256(body).hexdigest()
         path = self.paths.outcome(key)
         data = b'{"digest":"%b","outcome":%b}\n' % (digest.encode(), body)
+        success_type: Any = Success[type(success.output)]  # type: ignore[misc]
         tag = f"{socket.gethostname()}.attempt{success.provenance.attempt}"
         with disk_errors("an outcome", path):
             make_folder(path.parent)
             while not link_new(path, data, tag=tag):
-                found = self._read(key, Success[type(success.output)])  # type: ignore[misc]
+                found = self._read(key, success_type)
                 if found is not None:
                     return found
         return success, digest
