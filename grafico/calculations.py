@@ -66,7 +66,9 @@ class ArtifactRef(Model):
 class Resources(Model):
     """What one calculation needs while it runs."""
 
-    gpu: Literal["none", "slot", "exclusive"] = Field(default="none", description="no GPU, one slot of one, or a whole one")
+    gpu: Literal["none", "slot", "exclusive"] = Field(
+        default="none", description="no GPU, one slot of one, or a whole one"
+    )
     gpu_memory_mib: int = Field(default=0, ge=0, description="GPU memory, MiB")
     cpus: int = Field(default=1, ge=1, description="CPU threads")
     memory_mib: int = Field(default=2048, ge=1, description="memory, MiB")
@@ -259,7 +261,7 @@ class WorkContext:
             return None
         try:
             array = self.load_array(ref)
-        except (OSError, ValueError):
+        except (OSError, ValueError, EOFError):
             return None
         self.reused_hints.append(name)
         return array
@@ -334,6 +336,11 @@ def calculation(
         if not parameters or not _is_model(parameters[0]) or not _is_model(output_type):
             raise TypeError(f"{function.__qualname__}: a calculation takes and returns annotated Pydantic models")
         assert output_type is not None
+        if unordered := _unordered_field(parameters[0]):
+            raise TypeError(
+                f"{function.__qualname__}: {unordered} is a set, whose order differs between processes and would change "
+                "the key; use a sorted tuple"
+            )
         return Calculation(
             name=name or function.__name__,
             version=version,
@@ -351,6 +358,23 @@ def calculation(
 
 def _is_model(hint: object) -> bool:
     return isinstance(hint, type) and issubclass(hint, BaseModel)
+
+
+def _unordered_field(model: type[BaseModel]) -> str | None:
+    """Return the dotted name of a field, however deep, that holds a set."""
+    import typing
+
+    seen: set[object] = set()
+    todo: list[tuple[str, object]] = [(model.__name__, model)]
+    while todo:
+        name, hint = todo.pop()
+        if hint in (set, frozenset) or typing.get_origin(hint) in (set, frozenset):
+            return name
+        if isinstance(hint, type) and issubclass(hint, BaseModel) and hint not in seen:
+            seen.add(hint)
+            todo += [(f"{name}.{key}", field.annotation) for key, field in hint.model_fields.items()]
+        todo += [(name, part) for part in typing.get_args(hint) if isinstance(part, type) or typing.get_origin(part)]
+    return None
 
 
 def load_calculation(reference: str) -> Calculation[Any, Any]:

@@ -150,3 +150,17 @@ def test_an_error_of_a_calculation_crosses_a_process_boundary() -> None:
     error = CalculationError(FailureKind.NOT_CONVERGED, "50 steps", details={"gradient": 0.1})
     again = pickle.loads(pickle.dumps(error))
     assert (again.kind, again.message, again.details) == (error.kind, error.message, error.details)
+
+
+def test_an_input_that_holds_a_set_is_refused_because_its_key_would_change_between_processes() -> None:
+    class Inner(Model):
+        names: frozenset[str] = frozenset()
+
+    class Outer(Model):
+        inner: tuple[Inner, ...] | None = None
+
+    with pytest.raises(TypeError, match=r"Outer.inner.names is a set"):
+
+        @calculation(version="1")
+        def unordered(value: Outer, ctx: WorkContext) -> Doubled:
+            return Doubled(energy=0.0)
