@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, Union
 
 import rfc8785
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeAliasType
 
 from grafico.errors import BadInput, GraficoError
 
@@ -148,7 +149,8 @@ class Failure(Model):
         return False
 
 
-Outcome: TypeAlias = Success[OutputT] | Failure
+# Union and a lazily subscripted alias: a pydantic generic in a plain `X | Y` cannot be subscripted at run time.
+Outcome = TypeAliasType("Outcome", Union[Success[OutputT], Failure], type_params=(OutputT,))  # noqa: UP007
 
 
 class CalculationError(GraficoError):

@@ -99,11 +99,15 @@ class RouteQuestion(Model):
     summaries: tuple[str, ...] = Field(default=(), description="step summaries so far, oldest first")
     scalars: Mapping[str, Json] = Field(default_factory=dict, description="small values marked for routers")
     options: tuple[RouteOption, ...]
-    vetoed: Mapping[str, str] = Field(default_factory=dict, description="declared successors that guards removed: reason")
+    vetoed: Mapping[str, str] = Field(
+        default_factory=dict, description="declared successors that guards removed: reason"
+    )
     schema_: Mapping[str, Json] = Field(default_factory=dict, alias="schema", description="JSON Schema of a proposal")
     suggestion: RouteProposal | None = Field(default=None, description="what the graph's own rule would take")
     errors: tuple[str, ...] = Field(default=(), description="why earlier answers to this question were refused")
-    task: Mapping[str, Json] | None = Field(default=None, description="JSON Schema of a task output asked for together with the route")
+    task: Mapping[str, Json] | None = Field(
+        default=None, description="JSON Schema of a task output asked for together with the route"
+    )
 
 
 class Router(Protocol):

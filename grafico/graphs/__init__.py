@@ -1,0 +1,90 @@
+"""Typed execution graphs: nodes, routes, guards, lanes, joins, the engine and its drawings."""
+
+from pydantic_graph import Edge, End
+
+from grafico.graphs.context import Context
+from grafico.graphs.events import (
+    AttemptFailed,
+    CalculationEnded,
+    CalculationStarted,
+    Event,
+    LaneEnded,
+    LanesOpened,
+    LaneStarted,
+    NodeEntered,
+    RouteChosen,
+    Subscriber,
+    WalkEnded,
+)
+from grafico.graphs.failures import JoinFailed, WalkFailed
+from grafico.graphs.graph import Foreseen, Graph
+from grafico.graphs.guards import Guard
+from grafico.graphs.joins import failures, need_all, need_any, need_at_least
+from grafico.graphs.lanes import Lanes
+from grafico.graphs.memory import FolderArtifacts, InlineCompute, MemoryRecorder
+from grafico.graphs.node import Node
+from grafico.graphs.protocols import (
+    Compute,
+    Persist,
+    Position,
+    Record,
+    Recorder,
+    RouteOption,
+    RouteProposal,
+    RouteQuestion,
+    Router,
+)
+from grafico.graphs.routing import Decided
+from grafico.graphs.run import run_graph
+from grafico.graphs.scope import Limits
+from grafico.graphs.state import AppendOnly, GraphState, RouteTaken, Summary
+from grafico.graphs.successors import Successors, successors_of
+
+__all__ = [
+    "AppendOnly",
+    "AttemptFailed",
+    "CalculationEnded",
+    "CalculationStarted",
+    "Compute",
+    "Context",
+    "Decided",
+    "Edge",
+    "End",
+    "Event",
+    "FolderArtifacts",
+    "Foreseen",
+    "Graph",
+    "GraphState",
+    "Guard",
+    "InlineCompute",
+    "JoinFailed",
+    "LaneEnded",
+    "LaneStarted",
+    "Lanes",
+    "LanesOpened",
+    "Limits",
+    "MemoryRecorder",
+    "Node",
+    "NodeEntered",
+    "Persist",
+    "Position",
+    "Record",
+    "Recorder",
+    "RouteChosen",
+    "RouteOption",
+    "RouteProposal",
+    "RouteQuestion",
+    "RouteTaken",
+    "Router",
+    "Subscriber",
+    "Successors",
+    "Summary",
+    "WalkEnded",
+    "WalkFailed",
+    "failures",
+    "need_all",
+    "need_any",
+    "need_at_least",
+    "run_graph",
+    "successors_of",
+]

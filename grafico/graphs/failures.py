@@ -1,0 +1,65 @@
+"""How a walk fails: the exceptions that end it, and the failure that each becomes."""
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from grafico.calculations import CalculationError, Failure, FailureKind
+from grafico.errors import BadInput, GraficoError, GraphDefinitionError, GraphStopped, ReplayMismatch, RunError
+
+__all__ = ["JoinFailed", "WalkFailed", "ends_the_run", "failure_from"]
+
+
+class WalkFailed(GraficoError):
+    """Ends a walk; its outcome is the failure that this carries. Made by ``ctx.fail``."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (WalkFailed, (self.failure,))
+
+
+class JoinFailed(GraficoError):
+    """A join that has too few successes; names the failed lanes."""
+
+    def __init__(self, need: str, failed: Mapping[str, Failure], total: int) -> None:
+        listed = "; ".join(f"{key}: {failure.kind}, {failure.message}" for key, failure in list(failed.items())[:5])
+        more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
+        super().__init__(f"the join needs {need}, but {len(failed)} of {total} lanes failed ({listed}{more})")
+        self.need = need
+        self.failed = dict(failed)
+        self.total = total
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (JoinFailed, (self.need, self.failed, self.total))
+
+
+def ends_the_run(error: BaseException) -> bool:
+    """Tell faults of the machinery, which end the whole run, from what fails one walk."""
+    return not isinstance(error, Exception) or isinstance(error, ReplayMismatch | RunError | GraphDefinitionError)
+
+
+def failure_from(error: Exception, node: str) -> Failure:
+    """Return the outcome of a walk that ``error`` ended at ``node``."""
+    if isinstance(error, WalkFailed):
+        failure = error.failure
+        return failure if failure.where else failure.model_copy(update={"where": node})
+    if isinstance(error, CalculationError):
+        return Failure(kind=error.kind, message=str(error), where=node, details=error.details)
+    if isinstance(error, JoinFailed):
+        kinds = {failure.kind for failure in error.failed.values()}
+        kind = kinds.pop() if len(kinds) == 1 else FailureKind.REFUSED
+        details: dict[str, Any] = {"failed_lanes": {key: str(failure.kind) for key, failure in error.failed.items()}}
+        return Failure(kind=kind, message=error.message, where=node, details=details)
+    if isinstance(error, GraphStopped):
+        return Failure(kind=FailureKind.REFUSED, message=error.message, where=node)
+    if isinstance(error, BadInput):
+        message = f"{error.message} ({error.hint})" if error.hint else error.message
+        return Failure(kind=FailureKind.BAD_INPUT, message=message, where=node)
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    details = {"line": f"{last[0].name}:{last[0].lineno}"} if last else {}
+    return Failure(
+        kind=FailureKind.ENGINE_ERROR, message=f"{type(error).__name__}: {error}", where=node, details=details
+    )

@@ -1,0 +1,94 @@
+"""A node: a frozen model whose fields are the parameters of the route that leads to it."""
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_graph import BaseNode, End
+
+from grafico.calculations import Json
+from grafico.graphs.state import GraphState
+
+if TYPE_CHECKING:
+    from grafico.graphs.context import Context
+
+__all__ = ["AnyNode", "Node", "describe", "parameters_of", "required_parameters", "result_type_of", "state_type_of"]
+
+StateT = TypeVar("StateT", bound=GraphState)
+ResultT = TypeVar("ResultT")
+
+
+class Node(BaseModel, BaseNode[StateT, Any, ResultT], Generic[StateT, ResultT]):
+    """One step of a graph: ``class TDDFT(Node[State, Result])``.
+
+    Its fields are parameters that a route may set; a field without default is an open parameter. Its
+    docstring's first paragraph is what a router reads about it. Its successors are what ``run``'s return
+    annotation resolves to, or ``next_nodes`` where that is declared.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node_id: ClassVar[str] = "Node"
+    """Stands in journals: declared, or the class's name. Changing it breaks the replay of old runs."""
+    next_nodes: ClassVar[Any] = None
+    """Successors of a node that asks for output and route at once: a tuple of classes, or an annotation."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a class without a declared id its own name."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if "node_id" not in cls.__dict__ and not cls.__pydantic_generic_metadata__["args"]:
+            cls.node_id = cls.__name__
+
+    @classmethod
+    def get_node_id(cls) -> str:
+        """Return the id under which pydantic-graph knows the node."""
+        return cls.node_id
+
+    @abstractmethod
+    async def run(self, ctx: "Context[StateT]") -> "Node[StateT, Any] | End[ResultT] | None":  # type: ignore[override]
+        """Do the step's work and return its successor, or ``End(result)``."""
+
+    def rule(self, state: StateT) -> "Node[StateT, Any] | None":  # noqa: ARG002
+        """Return the successor that the job asked for, with its parameters; ``None`` where it says nothing."""
+        return None
+
+
+AnyNode = Node[Any, Any]
+
+
+def _node_arguments(cls: type[AnyNode]) -> tuple[Any, Any]:
+    for base in cls.__mro__:
+        metadata = getattr(base, "__pydantic_generic_metadata__", None)
+        if metadata and metadata["origin"] is Node:
+            state, result = metadata["args"]
+            return state, result
+    return Any, Any
+
+
+def state_type_of(cls: type[AnyNode]) -> Any:
+    """Return the state type that a node class was declared with."""
+    return _node_arguments(cls)[0]
+
+
+def result_type_of(cls: type[AnyNode]) -> Any:
+    """Return the result type that a node class was declared with."""
+    return _node_arguments(cls)[1]
+
+
+def describe(cls: type[AnyNode]) -> str:
+    """Return the first paragraph of a node's docstring, on one line."""
+    doc = inspect.cleandoc(cls.__doc__ or "") if cls.__doc__ != Node.__doc__ else ""
+    return " ".join(doc.split("\n\n", 1)[0].split())
+
+
+def required_parameters(cls: type[AnyNode]) -> tuple[str, ...]:
+    """Return the names of the parameters without a default."""
+    return tuple(name for name, field in cls.model_fields.items() if field.is_required())
+
+
+def parameters_of(node: AnyNode) -> Mapping[str, Json]:
+    """Return a node's parameters as JSON."""
+    return node.model_dump(mode="json") if type(node).model_fields else {}

@@ -1,0 +1,70 @@
+"""What all walks of one run share, and the comparison of a journal with the code that replays it."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grafico.calculations import Json, Outcome
+from grafico.errors import ReplayMismatch
+from grafico.graphs.events import Events
+from grafico.graphs.protocols import Compute, Persist, Position, Recorder, Router
+
+__all__ = ["Flight", "Limits", "Scope", "mismatch", "same"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of a run."""
+
+    route_retries: int = 3
+    """How often a refused answer goes back to the router."""
+    lanes: int = 64
+    """Lanes that one fan-out keeps open at once, where it does not say itself."""
+    worker_lost_retries: int = 3
+    """Attempts after a lost worker, for each calculation."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """A calculation that is being computed now, and how many positions of the run wait for it."""
+
+    task: "asyncio.Task[Outcome[Any]]"
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Scope:
+    """Shared by the root walk and all of its lanes."""
+
+    compute: Compute
+    router: Router
+    recorder: Recorder
+    events: Events
+    persist: Persist | None
+    limits: Limits
+    flights: dict[str, Flight] = field(default_factory=dict)
+
+
+def mismatch(position: Position, node: str, recorded: str, asked: str) -> ReplayMismatch:
+    """Return the error for the first difference between journal and code."""
+    lane = f"lane {position.lane}, " if position.lane else ""
+    return ReplayMismatch(
+        f"the journal does not match the code at node {node} ({lane}step {position.step}, call {position.ordinal}): "
+        f"the journal has {recorded}, the code asks for {asked}",
+        hint=f"restore the code, or recompute from there: grafico resume RUN --from {node}",
+    )
+
+
+def same(position: Position, node: str, what: str, recorded: Mapping[str, Json], asked: Mapping[str, Json]) -> None:
+    """Compare fields of a record with what the code asks for.
+
+    Raises
+    ------
+    ReplayMismatch
+        They differ; names the first field that does.
+    """
+    for name, value in asked.items():
+        found = recorded.get(name)
+        if found != value:
+            raise mismatch(position, node, f"{what} with {name} = {found!r}", f"{name} = {value!r}")

@@ -1,0 +1,170 @@
+"""One walk through a graph: the root of a run, or a lane."""
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_graph import End
+
+from grafico.calculations import Failure, Json, Outcome, Success
+from grafico.errors import GraphStopped
+from grafico.graphs.context import Context
+from grafico.graphs.events import NodeEntered
+from grafico.graphs.failures import ends_the_run, failure_from
+from grafico.graphs.graph import Graph
+from grafico.graphs.node import AnyNode, Node, parameters_of
+from grafico.graphs.protocols import Position, Record
+from grafico.graphs.routing import accept_returned
+from grafico.graphs.scope import Scope, mismatch, same
+
+__all__ = ["Walk"]
+
+RECORDED_CALLS = ("compute", "route", "lanes", "value", "delivery", "lane_end", "end")
+
+
+class Walk:
+    """Moves through a graph node by node; asks the recorder before doing anything.
+
+    pydantic-graph drives it: each of its steps calls :meth:`visit`.
+    """
+
+    __slots__ = ("ctx", "graph", "lane", "live", "node_id", "pending", "scope", "state", "step")
+
+    def __init__(self, scope: Scope, graph: Graph, state: Any, lane: str) -> None:
+        self.scope = scope
+        self.graph = graph
+        self.state = state
+        self.lane = lane
+        self.step = -1
+        self.node_id = ""
+        self.live = False
+        """Once a node is entered that the journal does not know, nothing after it can be in the journal."""
+        self.pending: list[Record] = []
+        self.ctx: Context[Any] | None = None
+
+    async def run(self) -> Outcome[Any]:
+        """Walk to the end and return the outcome; a failure of the walk is a value.
+
+        Raises
+        ------
+        ReplayMismatch, RunError, GraphDefinitionError
+            Faults that end the whole run.
+        """
+        outcome: Outcome[Any]
+        try:
+            first = self.graph.first(self.state)
+            async with self.graph.engine.iter(state=self.state, deps=self, inputs=first) as steps:
+                async for _ in steps:
+                    pass
+                result = steps.output
+            outcome = Success.model_construct(output=result)
+        except Exception as error:
+            if ends_the_run(error):
+                raise
+            outcome = failure_from(error, self.node_id)
+        ordinal = self.ctx.take().ordinal if self.ctx is not None else 0
+        self.ctx = None
+        await self.end(Position(self.lane, max(self.step, 0), ordinal), outcome)
+        return outcome
+
+    async def visit(self, node: AnyNode) -> Any:
+        """Enter a node, run it, and return its checked successor or ``End``."""
+        step = self.step = self.step + 1
+        self.node_id = node.node_id
+        await self._enter(node, step)
+        ctx = self.ctx = Context(self, node, step)
+        try:
+            returned = await node.run(ctx)
+        finally:
+            if ctx.lanes_opened:
+                await ctx.close_lanes()
+        if isinstance(returned, Node):
+            if returned is not ctx.chosen:
+                await accept_returned(self, node, ctx.take(), returned)
+            return returned
+        if isinstance(returned, End) and self.graph.plans[type(node)].ends:
+            return returned
+        declared = self.graph.plans[type(node)].declared.annotation
+        what = "an end" if isinstance(returned, End) else "no successor" if returned is None else repr(returned)[:200]
+        raise GraphStopped(f"node {node.node_id} returned {what}, and declares `{declared}`")
+
+    async def _enter(self, node: AnyNode, step: int) -> None:
+        position = Position(self.lane, step, 0)
+        if step >= self.graph.max_steps:
+            raise GraphStopped(
+                f"graph {self.graph.id} took {step} steps without an end", hint="raise max_steps of the graph"
+            )
+        data: dict[str, Json] = {"node": node.node_id, "parameters": parameters_of(node)}
+        recalled = None if self.live else self.recall(position, "enter", node.node_id)
+        if recalled is None:
+            self.live = True
+            await self.record(Record("enter", position, data), durable=False)
+        else:
+            same(position, node.node_id, "a node", recalled.data, data)
+        if self.scope.events:
+            self.scope.events.emit(NodeEntered(position, recalled is not None, node.node_id))
+
+    def recall(self, position: Position, kind: str, node: str) -> Record | None:
+        """Return what the journal has at ``position``.
+
+        Raises
+        ------
+        ReplayMismatch
+            It has something of another kind there.
+        """
+        if self.live:
+            return None
+        recorder = self.scope.recorder
+        found = recorder.recall(position, kind)
+        if found is not None:
+            return found
+        for other in RECORDED_CALLS:
+            if other != kind and (kind != "enter" or other in {"end", "lane_end"}):
+                there = recorder.recall(position, other)
+                if there is not None:
+                    about = there.data.get("name") or there.data.get("successor") or there.data.get("status") or ""
+                    raise mismatch(position, node, f"{other} {about}".strip(), kind)
+        return None
+
+    async def record(self, record: Record, *, durable: bool = True) -> None:
+        """Remember a fact, after those that a synchronous call left waiting."""
+        if self.pending:
+            await self.flush()
+        await self.scope.recorder.record(record, durable=durable)
+
+    async def flush(self) -> None:
+        """Write what synchronous calls recorded."""
+        waiting, self.pending = self.pending, []
+        for record in waiting:
+            await self.scope.recorder.record(record, durable=False)
+
+    async def end(self, position: Position, outcome: Outcome[Any]) -> None:
+        """Remember how the walk ended, or compare it with what the journal says.
+
+        Raises
+        ------
+        ReplayMismatch
+            The journal has another end.
+        """
+        kind = "lane_end" if self.lane else "end"
+        recalled = self.recall(position, kind, self.node_id)
+        if recalled is not None:
+            if recalled.data["status"] != outcome.status:
+                raise mismatch(position, self.node_id, f"an end in {recalled.data['status']}", outcome.status)
+            return
+        data: dict[str, Json] = {"status": outcome.status}
+        if isinstance(outcome, Failure):
+            data["failure"] = outcome.model_dump(mode="json")
+        elif not self.lane:
+            data["result"] = _result_json(outcome.output)
+        await self.record(Record(kind, position, data), durable=not self.lane)
+
+
+def _result_json(result: Any) -> Json:
+    """Return a result as JSON, or ``None`` for one that has no such form."""
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    try:
+        return to_jsonable_python(result)
+    except (PydanticSerializationError, ValueError):
+        return None
