@@ -99,6 +99,8 @@ def _imported(reference: str, name: str) -> Any:
     from grafico.graphs import Graph
 
     module, _, attribute = reference.partition(":")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise JobError(f"the graph '{name}': '{module}' is no name of a module", hint="write module:NAME")
     try:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:

@@ -257,10 +257,12 @@ class _Builder:
 
 def _syntax_error(error: yaml.YAMLError, where: str, text: str) -> JobError:
     if isinstance(error, yaml.reader.ReaderError):
-        line = text.count("\n", 0, error.position) + 1
+        # libyaml counts bytes, the Python reader characters.
+        character: object = error.character
+        code = ord(character) if isinstance(character, str) else int(error.character)
+        line = text.count("\n", 0, max(0, text.find(chr(code)))) + 1
         return JobError(
-            f"{where}, line {line}: the control character {ord(text[error.position]):#04x} is not text",
-            hint="is this a text file?",
+            f"{where}, line {line}: the character {code:#04x} does not belong into text", hint="is this a text file?"
         )
     mark = getattr(error, "problem_mark", None)
     problem = str(getattr(error, "problem", None) or error)

@@ -17,7 +17,7 @@ from grafico.errors import JobError
 from grafico.jobs.document import Document, Place
 from grafico.jobs.problems import dotted
 
-__all__ = ["check_files", "copy_files", "files_of", "resolve_files"]
+__all__ = ["check_files", "copy_files", "files_of", "freeze_files", "resolve_files"]
 
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
@@ -86,22 +86,35 @@ def _nearest(path: Path) -> str | None:
     return close[0] if close else None
 
 
-def copy_files(request: RequestT, folder: Path, root: Path) -> RequestT:
-    """Copy each file into ``folder`` and return the request with paths relative to ``root``.
+def freeze_files(request: RequestT, folder: str) -> tuple[RequestT, dict[str, Path]]:
+    """Return the request with its files renamed into a folder of the run, and where each comes from.
 
     A run then holds all that it was asked, and may be moved.
+
+    Parameters
+    ----------
+    folder
+        Folder of the copies, relative to the run's.
+
+    Returns
+    -------
+    The request, whose paths are relative to the run's folder, and the original of each of these paths.
     """
-    taken: dict[Path, Path] = {}
+    names: dict[Path, str] = {}
 
     def keep(path: Path) -> Path:
-        if path not in taken:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target = folder / f"{len(taken) + 1}-{path.name}"
-            shutil.copyfile(path, target)
-            taken[path] = target.relative_to(root)
-        return taken[path]
+        name = names.setdefault(path, f"{folder}/{len(names) + 1}-{path.name}")
+        return Path(name)
 
-    return _mapped(request, keep)
+    return _mapped(request, keep), {name: path for path, name in names.items()}
+
+
+def copy_files(originals: Mapping[str, Path], root: Path) -> None:
+    """Copy what :func:`freeze_files` named into the run's folder ``root``."""
+    for name, path in originals.items():
+        target = root / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
 
 
 def _mapped(model: RequestT, change: Callable[[Path], Path]) -> RequestT:

@@ -57,14 +57,14 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
 
 def _put(data: Any, place: Place, value: Json, text: str) -> None:
     current = data
-    for depth, part in enumerate(place):
+    for depth, given in enumerate(place):
+        part = str(given) if isinstance(current, dict) else given
         before = dotted(place[:depth]) or "the job"
         last = depth == len(place) - 1
         if isinstance(current, list):
             if not isinstance(part, int) or part >= len(current):
                 raise JobError(f"--set {text}: {before} is a list of {len(current)}", hint="indices start at 0")
         elif isinstance(current, dict):
-            part = str(part)
             if not last and current.get(part) is None:
                 current[part] = {}
         else:

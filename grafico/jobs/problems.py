@@ -81,9 +81,8 @@ def _place(loc: Sequence[str | int], data: Json, kind: str) -> Place:
     place: list[str | int] = []
     for index, part in enumerate(loc):
         last = index == len(loc) - 1
-        if isinstance(data, Mapping) and part in data:
-            data = data[part]
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+        listed = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if listed or (isinstance(data, Mapping) and part in data):
             data = data[part]
         elif not (last and kind == "missing"):
             continue

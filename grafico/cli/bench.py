@@ -1,0 +1,82 @@
+"""`grafico bench`: measure, and print each number beside what it should be."""
+
+import importlib
+from typing import Any
+
+import typer
+
+from grafico.cli.output import JsonFlag, out, print_json, show_table
+from grafico.errors import BadInput, MissingExtra
+
+app = typer.Typer(no_args_is_help=True)
+
+NAMES = ("graph", "chemistry", "cluster", "kb", "help")
+
+
+def measure(name: str, *, as_json: bool) -> None:
+    """Run one benchmark and print what it found.
+
+    A benchmark is a module ``grafico.bench.<name>`` with ``bench() -> dict``; a value may be a mapping with
+    ``value``, ``limit`` and ``unit``.
+    """
+    module = f"grafico.bench.{name}"
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            raise BadInput(f"this grafico has no benchmark '{name}'") from None
+        from grafico.jobs.catalog import missing_extra
+
+        raise missing_extra(error) or MissingExtra(f"{error.name} is not installed") from error
+    result: dict[str, Any] = found.bench()
+    if as_json:
+        print_json(result)
+        return
+    rows = [row for key, value in result.items() for row in _rows(key, value)]
+    show_table(out(), f"grafico bench {name}", ("measured", "value", "limit", "unit", ""), rows)
+
+
+def _rows(key: str, value: Any) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict) and "value" in value:
+        number, limit = value["value"], value.get("limit")
+        met = None if limit is None or number is None else number <= limit
+        if value.get("at_least") and limit is not None:
+            met = number >= limit
+        verdict = {None: "", True: "met", False: "NOT MET"}[met]
+        sign = "≥" if value.get("at_least") else "≤"
+        return [(key, number, f"{sign} {limit}" if limit is not None else "", value.get("unit", ""), verdict)]
+    if isinstance(value, dict):
+        return [row for name, inner in value.items() for row in _rows(f"{key} · {name}", inner)]
+    if isinstance(value, (list, tuple)):
+        return [row for index, inner in enumerate(value, 1) for row in _rows(f"{key} · {index}", inner)]
+    return [(key, value, "", "", "")]
+
+
+@app.command()
+def graph(as_json: JsonFlag = False) -> None:
+    """Cost of a node transition, over bare pydantic-graph; memory over many lanes."""
+    measure("graph", as_json=as_json)
+
+
+@app.command()
+def chemistry(as_json: JsonFlag = False) -> None:
+    """The quickstart's calculations, over a hand-written script at the same parallelism."""
+    measure("chemistry", as_json=as_json)
+
+
+@app.command()
+def cluster(as_json: JsonFlag = False) -> None:
+    """Lanes through graph, journal and Dask, over bare Dask; use of slots."""
+    measure("cluster", as_json=as_json)
+
+
+@app.command()
+def kb(as_json: JsonFlag = False) -> None:
+    """Persisting and querying, over rdflib in memory."""
+    measure("kb", as_json=as_json)
+
+
+@app.command("help")
+def help_(as_json: JsonFlag = False) -> None:
+    """CPU time of `grafico --help`."""
+    measure("help", as_json=as_json)

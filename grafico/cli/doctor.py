@@ -1,0 +1,202 @@
+"""`grafico doctor`: each engine and tool with its version, or how to get it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from grafico.cli.output import JsonFlag, RunsFolder, out, print_json, show_table
+
+__all__ = ["doctor", "examine"]
+
+
+class Part(NamedTuple):
+    """An optional or required package."""
+
+    name: str
+    """Of the distribution."""
+    module: str
+    what: str
+    extra: str | None
+    """The extra that brings it; ``None`` for what grafico always needs."""
+
+
+class Tool(NamedTuple):
+    """A program on PATH."""
+
+    name: str
+    version: tuple[str, ...]
+    what: str
+    get: str
+
+
+PARTS = (
+    Part("distributed", "distributed", "lanes on Dask", None),
+    Part("pydantic", "pydantic", "models", None),
+    Part("pydantic-graph", "pydantic_graph", "graphs", None),
+    Part("pyoxigraph", "pyoxigraph", "knowledge base", None),
+    Part("rdflib", "rdflib", "knowledge base", None),
+    Part("numpy", "numpy", "arrays", None),
+    Part("pyscf", "pyscf", "DFT, TDDFT, frequencies", "chem"),
+    Part("pyscf-dispersion", "pyscf.dispersion", "D3 and D4 dispersion", "chem"),
+    Part("geometric", "geometric", "geometry optimization", "chem"),
+    Part("tblite", "tblite.interface", "GFN2-xTB", "chem"),
+    Part("rdkit", "rdkit", "SMILES, conformers", "chem"),
+    Part("ase", "ase", "structures", "chem"),
+    Part("scipy", "scipy", "numerics", "chem"),
+    Part("matplotlib", "matplotlib", "plots", "chem"),
+    Part("dask-jobqueue", "dask_jobqueue", "Slurm", "slurm"),
+    Part("bokeh", "bokeh", "dashboard", "dashboard"),
+    Part("litellm", "litellm", "language models", "llm"),
+)
+
+GPU_PARTS = (
+    Part("gpu4pyscf-cuda12x", "gpu4pyscf", "DFT on GPUs, CUDA 12", "gpu12"),
+    Part("cupy-cuda12x", "cupy", "arrays on GPUs, CUDA 12", "gpu12"),
+    Part("gpu4pyscf-cuda13x", "gpu4pyscf", "DFT on GPUs, CUDA 13", "gpu13"),
+    Part("cupy-cuda13x", "cupy", "arrays on GPUs, CUDA 13", "gpu13"),
+)
+
+TOOLS = (
+    Tool("crest", ("--version",), "conformers by metadynamics", "https://crest-lab.github.io/crest-docs/ (conda: crest)"),
+    Tool("xtb", ("--version",), "GFN2-xTB as a program", "Debian: apt install xtb (conda: xtb)"),
+    Tool("packmol", (), "boxes of solvent", "https://m3g.github.io/packmol/ (conda: packmol)"),
+    Tool("sbatch", ("--version",), "Slurm", "is there only on clusters with Slurm"),
+    Tool("nvidia-smi", ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"), "NVIDIA GPUs",
+         "comes with the NVIDIA driver"),
+    Tool("nvidia-cuda-mps-control", (), "sharing of GPUs (MPS)", "comes with the NVIDIA driver"),
+)  # fmt: skip
+
+
+def examine(runs_dir: Path, *, imports: bool = True) -> list[dict[str, Any]]:
+    """Look at every engine and tool.
+
+    Parameters
+    ----------
+    runs_dir
+        Folder of runs, whose file system is looked at.
+    imports
+        Import each package in a process of its own, which finds broken installations.
+
+    Returns
+    -------
+    One mapping for each, with ``name``, ``kind``, ``what``, ``state`` (ok, missing, broken), ``version`` and ``get``.
+    """
+    found = [_part(part) for part in (*PARTS, *GPU_PARTS)]
+    if imports:
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            modules = {part.name: part.module for part in (*PARTS, *GPU_PARTS)}
+            present = [row for row in found if row["state"] == "ok"]
+            for row, problem in zip(present, pool.map(_import, (modules[row["name"]] for row in present)), strict=True):
+                if problem:
+                    row.update(state="broken", version=f"{row['version']}: {problem}")
+    found += [_tool(tool) for tool in TOOLS]
+    found.append(_links(runs_dir))
+    return found
+
+
+def _part(part: Part) -> dict[str, Any]:
+    get = f'pip install "grafico[{part.extra}]"' if part.extra else "pip install --force-reinstall grafico"
+    row = {"name": part.name, "kind": part.extra or "core", "what": part.what, "state": "ok", "version": "", "get": ""}
+    try:
+        row["version"] = installed_version(part.name)
+    except PackageNotFoundError:
+        row.update(state="missing", get=get)
+    return row
+
+
+def _import(module: str) -> str:
+    """Import a module in a process of its own; return what went wrong, or nothing."""
+    command = [sys.executable, "-c", f"import {module}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    except subprocess.TimeoutExpired:
+        return "its import takes more than two minutes"
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.strip().splitlines()
+    return lines[-1][:200] if lines else f"its import ended with exit code {done.returncode}"
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    row = {"name": tool.name, "kind": "program", "what": tool.what, "state": "ok", "version": "", "get": ""}
+    path = shutil.which(tool.name)
+    if path is None:
+        row.update(state="missing", get=tool.get)
+        return row
+    row["version"] = path
+    if not tool.version:
+        return row
+    try:
+        done = subprocess.run([path, *tool.version], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        row.update(state="broken", version=str(error)[:200])
+        return row
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+    named = [line for line in lines if "version" in line.lower()] or lines
+    if done.returncode != 0:
+        row.update(state="broken", version=(named or [f"exit code {done.returncode}"])[0][:200])
+    elif tool.name == "nvidia-smi":
+        row["version"] = "; ".join(lines)
+    elif named:
+        row["version"] = named[0].strip("* ")[:100]
+    return row
+
+
+def _links(folder: Path) -> dict[str, Any]:
+    """Whether the file system of the runs has hard links, by which outcomes are committed."""
+    import tempfile
+
+    row = {"name": f"hard links in {folder}", "kind": "system", "what": "commits", "state": "ok", "version": "", "get": ""}
+    around = folder.absolute()
+    while not around.is_dir():
+        around = around.parent
+    try:
+        with tempfile.TemporaryDirectory(dir=around, prefix=".grafico-doctor-") as place:
+            first = Path(place) / "one"
+            first.touch()
+            (Path(place) / "two").hardlink_to(first)
+    except OSError as error:
+        row.update(state="broken", version=error.strerror or str(error), get="put runs elsewhere: --runs-dir FOLDER")
+    return row
+
+
+def doctor(
+    as_json: JsonFlag = False,
+    runs_dir: RunsFolder = Path("runs"),
+    imports: Annotated[
+        bool, typer.Option("--import/--no-import", help="Import each package, which finds broken installations.")
+    ] = True,
+) -> None:
+    """Show each engine and tool: its version, or how to get it."""
+    import platform
+
+    from grafico import __version__
+
+    rows = examine(runs_dir, imports=imports)
+    system = {"grafico": __version__, "python": platform.python_version(), "platform": platform.platform(),
+              "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()}  # fmt: skip
+    if as_json:
+        print_json({"system": system, "parts": rows})
+    else:
+        console = out()
+        console.print(f"grafico {__version__} · Python {system['python']} · {system['platform']} · {system['cpus']} CPUs")
+        show_table(
+            console,
+            "",
+            ("", "name", "for", "version", "how to get it"),
+            [
+                ({"ok": "✓", "missing": "–", "broken": "✗"}[row["state"]], row["name"], row["what"], row["version"], row["get"])
+                for row in rows
+            ],
+        )
+    if any(row["kind"] == "core" and row["state"] != "ok" for row in rows):
+        raise typer.Exit(4)

@@ -1,0 +1,70 @@
+"""The `grafico` command: what it can do, without importing any of it before it is asked for."""
+
+import sys
+
+import typer
+
+from grafico.cli import bench, doctor, graphs, kb, look, run
+from grafico.cli.output import Commands, close_pipe
+
+__all__ = ["app", "main"]
+
+HELP = """Batch orchestrator for computational chemistry: job files in, durable runs out.
+
+A run is a folder. Whatever kills it, `grafico resume` goes on from its journal, and nothing that was committed is
+computed again.
+"""
+
+EPILOG = (
+    "Exit codes: 0 all done; 2 usage or bad input; 3 finished, with failed lanes; 4 the run failed; "
+    "130 interrupted (`grafico resume` goes on). GRAFICO_RUNS names the folder of runs, GRAFICO_DEBUG=1 shows "
+    "tracebacks, NO_COLOR turns colors off."
+)
+
+app = typer.Typer(
+    name="grafico",
+    cls=Commands,
+    help=HELP,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run")(run.run)
+app.command("resume")(run.resume)
+app.command("cancel")(run.cancel)
+app.command("list")(look.list_runs)
+app.command("show")(look.show)
+app.command("watch")(look.watch)
+app.command("logs")(look.logs)
+app.command("explain")(look.explain)
+app.add_typer(graphs.app, name="graph", help="The graphs that a job can name.")
+app.add_typer(kb.app, name="kb", help="The knowledge base.")
+app.command("doctor")(doctor.doctor)
+app.add_typer(bench.app, name="bench", help="Benchmarks, as ratios on this machine.")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from grafico import __version__
+
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `grafico` script."""
+    try:
+        app()
+    finally:
+        # What is left in the buffer may fail only now, when a reader such as `head` has gone.
+        try:
+            sys.stdout.flush()
+        except (BrokenPipeError, ValueError):
+            close_pipe()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""What every command says, and how: one JSON value, tables, and errors without tracebacks."""
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from typer.core import TyperGroup
+
+from grafico.errors import GraficoError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from grafico.jobs.tables import Table
+
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "SOME_FAILED", "Commands", "out", "print_json", "print_tables"]
+
+DONE, BAD_INPUT, SOME_FAILED, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
+"""Exit codes."""
+
+
+def out(*, stderr: bool = False) -> "Console":
+    """Return a console; NO_COLOR is respected, and nothing is wrapped when it does not go to a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.soft_wrap = True
+    return console
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_tables(tables: Iterable["Table"], console: "Console | None" = None) -> None:
+    """Print tables for people; numbers are aligned to the right."""
+    console = console or out()
+    for table in tables:
+        show_table(console, table.title, table.columns, table.rows)
+
+
+def show_table(console: "Console", title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print one table."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    rows = [list(row) for row in rows]
+    names = list(columns)
+    grid = RichTable(
+        title=Text(title, style="bold") if title else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for index, name in enumerate(names):
+        cells = [row[index] for row in rows if index < len(row) and row[index] is not None]
+        numbers = bool(cells) and all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells)
+        grid.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell_text(value)) for value in row))
+    # Piped tables keep whole lines for grep and awk.
+    console.print(grid, width=None if console.is_terminal else 400, soft_wrap=not console.is_terminal)
+
+
+def cell_text(value: Any) -> str:
+    """Return what stands in a cell."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e4 else f"{value:.4f}"
+    return str(value)
+
+
+class Commands(TyperGroup):
+    """Commands whose errors become one message and an exit code."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except BrokenPipeError:
+            close_pipe()
+            raise typer.Exit(DONE) from None
+        except Exception as error:
+            if debugging() or _is_usage(error):
+                raise
+            raise typer.Exit(_exit_code(error, as_json=ctx.find_root().meta.get(_JSON, False))) from None
+
+
+def _exit_code(error: Exception, *, as_json: bool) -> int:
+    if isinstance(error, ImportError):
+        from grafico.jobs.catalog import missing_extra
+
+        error = missing_extra(error) or error
+    if isinstance(error, GraficoError):
+        return report(error, as_json=as_json)
+    return report_unexpected(error, as_json=as_json)
+
+
+def _is_usage(error: Exception) -> bool:
+    """Whether it is the command line parser's own error, which it reports itself."""
+    return hasattr(error, "format_message") or hasattr(error, "show")
+
+
+def debugging() -> bool:
+    """Whether GRAFICO_DEBUG asks for tracebacks."""
+    return os.environ.get("GRAFICO_DEBUG", "") not in {"", "0"}
+
+
+def remember_json(ctx: typer.Context, value: bool) -> bool:
+    """Remember that JSON was asked for, so that an error is JSON as well."""
+    if value:
+        ctx.find_root().meta[_JSON] = True
+    return value
+
+
+_JSON = "grafico.json"
+
+JsonFlag: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print exactly one JSON value.", callback=remember_json)
+]
+RunsFolder: TypeAlias = Annotated[
+    Path, typer.Option("--runs-dir", "--runs", envvar="GRAFICO_RUNS", help="Folder that holds the runs.")
+]
+RunName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's path, its name or the start of it, or 'last'.")
+]
+
+
+def report(error: GraficoError, *, as_json: bool = False) -> int:
+    """Print an error for people, and as JSON where JSON was asked for; return the exit code."""
+    if as_json:
+        print_json({"error": error.message, "hint": error.hint, "exit_code": error.exit_code})
+    say(f"grafico: {error.message}" + (f"\n  → {error.hint}" if error.hint else ""))
+    return error.exit_code
+
+
+def report_unexpected(error: BaseException, *, as_json: bool = False) -> int:
+    """Write the details of an unexpected exception to a file, and say where they are; return the exit code."""
+    path = write_details(error)
+    summary = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
+    if as_json:
+        print_json({"error": summary, "details": str(path), "exit_code": FAILED})
+    say(
+        f"grafico: an unexpected error: {summary}\n"
+        f"  → the details are in {path}; please report it with them (GRAFICO_DEBUG=1 shows them)"
+    )
+    return FAILED
+
+
+def write_details(error: BaseException, folder: Path | None = None) -> Path:
+    """Write a traceback to a file of its own."""
+    from grafico import __version__
+
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    handle, name = tempfile.mkstemp(prefix=f"grafico-error-{stamp}-", suffix=".txt", dir=folder)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(f"grafico {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n")
+        file.writelines(traceback.format_exception(error))
+    return Path(name)
+
+
+def say(text: str) -> None:
+    """Print a line on standard error, as it is."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+
+
+def close_pipe() -> None:
+    """Point standard output at nothing after its reader has gone, so that nothing fails at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+    finally:
+        os.close(null)

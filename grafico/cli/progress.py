@@ -1,0 +1,182 @@
+"""What a run looks like while it goes: a live panel on a terminal, plain lines elsewhere."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grafico.graphs.events import AttemptFailed, Event, LaneEnded, LanesOpened, NodeEntered, WalkEnded
+from grafico.jobs.watching import Silent, Tally, Watcher
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+__all__ = ["watching"]
+
+REFRESH_S = 0.25
+SHOWN_CALCULATIONS = 6
+
+
+@contextmanager
+def watching(title: str, *, quiet: bool) -> Iterator[Watcher]:
+    """Give a watcher that suits where standard error goes."""
+    from grafico.cli.output import out
+
+    console = out(stderr=True)
+    if quiet:
+        yield Quiet()
+    elif not console.is_terminal:
+        yield Lines()
+    else:
+        from rich.live import Live
+
+        panel = Panel(title)
+        with Live(panel.render(), console=console, auto_refresh=False, transient=True) as live:
+            panel.live = live
+            yield panel
+
+
+class Quiet(Silent):
+    """Says only what must be said."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        _print(text)
+
+
+class Lines(Silent):
+    """One line for what is worth one."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    def opened(self, cluster: Any) -> None:
+        """Name the dashboard."""
+        if link := getattr(cluster, "dashboard_link", None):
+            self.say(f"dashboard: {link}")
+
+    def event(self, event: Event) -> None:
+        """Print what a log should hold; what the journal answered passes in silence."""
+        self.tally.take(event)
+        if event.replayed:
+            return
+        if text := line_of(event, self.tally):
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line with the time since the start."""
+        _print(f"[{clock(self.tally.elapsed_s())}] {text}")
+
+
+class Panel(Silent):
+    """A live panel: lanes by state, slots, time, the dashboard, and what runs."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.tally = Tally()
+        self.cluster: Any = None
+        self.live: Live | None = None
+
+    def opened(self, cluster: Any) -> None:
+        """Take the cluster."""
+        self.cluster = cluster
+
+    def event(self, event: Event) -> None:
+        """Count an event; failures stay on the screen."""
+        self.tally.take(event)
+        failed = isinstance(event, (LaneEnded, AttemptFailed)) and event.failure is not None
+        if failed and not event.replayed and (text := line_of(event, self.tally)):
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line above the panel."""
+        if self.live is not None:
+            self.live.console.print(text)
+
+    async def look(self) -> None:
+        """Redraw a few times a second."""
+        while True:
+            if self.live is not None:
+                self.live.update(self.render(), refresh=True)
+            await asyncio.sleep(REFRESH_S)
+
+    def render(self) -> Any:
+        """Return what is drawn."""
+        from rich import box
+        from rich.panel import Panel as Frame
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim")
+        grid.add_column()
+        states = self.tally.open_lanes
+        colors = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
+        lanes = Text(" · ").join(Text(f"{count} {state}", colors[state]) for state, count in states.items() if count)
+        grid.add_row("at", self.tally.node or "starting")
+        if sum(states.values()):
+            grid.add_row("lanes", lanes)
+        counts = self.tally.calculations
+        numbers = [f"{counts[key]} {key}" for key in ("done", "reused", "retried", "failed") if counts[key]]
+        grid.add_row("calculations", " · ".join([f"{len(self.tally.running)} running", *numbers]))
+        for name, text in slots(self.cluster):
+            grid.add_row(name, text)
+        left = self.tally.left_s()
+        about = f" · about {clock(left)} left" if left is not None else ""
+        grid.add_row("time", f"{clock(self.tally.elapsed_s())}{about}")
+        if link := getattr(self.cluster, "dashboard_link", None):
+            grid.add_row("dashboard", link)
+        labels = list(self.tally.running.values())
+        if labels:
+            more = [f"… and {len(labels) - SHOWN_CALCULATIONS} more"] if len(labels) > SHOWN_CALCULATIONS else []
+            grid.add_row("now", Text("\n".join([*labels[:SHOWN_CALCULATIONS], *more])))
+        hint = "Ctrl-C: stop starting, finish what runs · twice: kill"
+        return Frame(grid, title=Text(self.title), title_align="left", subtitle=hint, box=box.ROUNDED, expand=False)
+
+
+def line_of(event: Event, tally: Tally) -> str | None:
+    """Return the line that an event is worth, if any."""
+    where = event.position.lane
+    if isinstance(event, NodeEntered):
+        return None if where else f"node {event.node}"
+    if isinstance(event, LanesOpened):
+        return f"{len(event.keys)} lanes opened: {event.label or event.target}{f' in {where}' if where else ''}"
+    if isinstance(event, LaneEnded):
+        state = f"failed: {event.failure.kind}: {event.failure.message}" if event.failure else "done"
+        left = tally.left_s()
+        about = f", about {clock(left)} left" if left is not None else ""
+        return f"lane {where or event.key} {state} ({event.done} of {event.total}{about})"
+    if isinstance(event, AttemptFailed):
+        following = f"; next: {event.next_attempt}" if event.next_attempt else ""
+        name = event.label or event.name
+        return f"{name}: attempt {event.attempt} failed: {event.failure.kind}: {event.failure.message}{following}"
+    if isinstance(event, WalkEnded) and event.failure:
+        return f"the run failed: {event.failure.kind}: {event.failure.message}"
+    return None
+
+
+def slots(cluster: Any) -> Iterator[tuple[str, str]]:
+    """Yield each worker's name, and how many of its slots are busy."""
+    if cluster is None:
+        return
+    for worker in cluster.snapshot():
+        busy, total = worker.busy, worker.total
+        bar = "█" * busy + "░" * max(0, total - busy) if total <= 24 else ""
+        yield str(worker.name), f"{bar} {busy}/{total}".strip()
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as people write it."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+
+
+def _print(text: str) -> None:
+    # A run does not end because nobody reads its progress any more.
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass

@@ -1,0 +1,152 @@
+"""`grafico run`, `resume` and `cancel`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from grafico.cli.output import INTERRUPTED, JsonFlag, RunName, RunsFolder, out, print_json, print_tables, say
+
+if TYPE_CHECKING:
+    from grafico.jobs.settle import Ended
+
+__all__ = ["cancel", "resume", "run"]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", "-c", metavar="PROFILE", help="Cluster profile, instead of the job's.")
+]
+
+
+def run(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="The job file, YAML.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one value, as in input.level.basis=def2-SVP."),
+    ] = None,
+    cluster: Cluster = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the run, instead of the job's.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and show the plan; create and submit nothing.")
+    ] = False,
+    runs_dir: RunsFolder = Path("runs"),
+    quiet: Quiet = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a job file.
+
+    Ctrl-C once: nothing more starts, what runs may finish. Twice: what runs is killed. `grafico resume` goes on.
+    """
+    from grafico.jobs.launch import create_run, prepare, start
+
+    prepared = prepare(job, overrides or (), name=name, cluster=cluster)
+    if dry_run:
+        _dry_run(prepared, as_json=as_json)
+        return
+    made = create_run(prepared, runs_dir)
+    if not quiet:
+        say(f"run {made.name} in {_near(made.paths.root)}")
+    _carry_out(lambda watcher: start(prepared, made, watcher), made.name, quiet=quiet, as_json=as_json)
+
+
+def resume(
+    run_name: RunName,
+    lane: Annotated[
+        str | None, typer.Option("--lane", metavar="LANE", help="Try only this failed lane again (see `explain`).")
+    ] = None,
+    from_node: Annotated[
+        str | None, typer.Option("--from", metavar="NODE", help="Go on from this node; what followed is walked again.")
+    ] = None,
+    keep_failures: Annotated[
+        bool, typer.Option("--keep-failures", help="Leave failures as they are; finish what is open.")
+    ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the run from a controller that is gone or stuck.")
+    ] = False,
+    cluster: Cluster = None,
+    runs_dir: RunsFolder = Path("runs"),
+    quiet: Quiet = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Go on with a run: what was committed is reused, what failed is tried again."""
+    from grafico.jobs.find import find
+    from grafico.jobs.resume import resume as go_on
+
+    path = find(run_name, runs_dir)
+
+    def work(watcher: Any) -> "Ended":
+        return go_on(
+            path,
+            watcher,
+            lane=lane,
+            from_node=from_node,
+            keep_failures=keep_failures,
+            take_over=take_over,
+            cluster=cluster,
+        )
+
+    _carry_out(work, path.name, quiet=quiet, as_json=as_json)
+
+
+def cancel(
+    run_name: RunName,
+    runs_dir: RunsFolder = Path("runs"),
+    wait_s: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for it to stop.")] = 15.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Stop a run that another process carries out; `grafico resume` can go on with it."""
+    from grafico.jobs.cancel import cancel as stop
+    from grafico.jobs.find import find
+
+    stopped = stop(find(run_name, runs_dir), wait_s)
+    if as_json:
+        print_json(stopped)
+    else:
+        out().print(stopped["message"])
+
+
+def _dry_run(prepared: Any, *, as_json: bool) -> None:
+    from grafico.cli.plans import print_plan
+    from grafico.jobs.plan import make_plan
+
+    plan = make_plan(prepared)
+    if as_json:
+        print_json(plan.model_dump(mode="json"))
+    else:
+        print_plan(plan)
+
+
+def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
+    from grafico.cli.progress import watching
+
+    with watching(title, quiet=quiet) as watcher:
+        ended: Ended = work(watcher)
+    if as_json:
+        from grafico.jobs.report import as_data
+
+        print_json(as_data(ended))
+    else:
+        show_end(ended)
+    if ended.killed:
+        # A thread that nobody waits for any more would keep the interpreter.
+        import os
+
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+    raise typer.Exit(ended.exit_code)
+
+
+def show_end(ended: "Ended") -> None:
+    """Print tables of results, how it ended, and where to look."""
+    console = out()
+    print_tables(ended.tables, console)
+    for line in ended.lines():
+        console.print(line)
+
+
+def _near(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

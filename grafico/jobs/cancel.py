@@ -1,0 +1,74 @@
+"""Asking the controller of a run, which is another process, to stop."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from grafico.calculations import Json
+from grafico.errors import RunError
+from grafico.jobs.stopping import cancel_marker
+from grafico.runs import Run, RunStatus
+from grafico.runs.lock import Holder, read_holder
+
+__all__ = ["cancel"]
+
+LOOK_S = 0.1
+
+
+def cancel(path: Path, wait_s: float) -> dict[str, Json]:
+    """Stop a run.
+
+    The controller on this host is sent SIGTERM; one on another host finds a marker in the run's folder.
+
+    Parameters
+    ----------
+    path
+        The run.
+    wait_s
+        Seconds to wait until it has let go of the run.
+
+    Returns
+    -------
+    ``run``, ``stopped`` and a ``message`` for people.
+
+    Raises
+    ------
+    RunError
+        The marker cannot be written.
+    """
+    run = Run.open(path)
+    holder = read_holder(run.paths)
+    if holder is None or holder.process.alive() is False:
+        status = str(run.manifest.status)
+        if run.manifest.status is RunStatus.RUNNING:
+            status = "interrupted: its controller is gone"
+        return {"run": run.name, "stopped": True, "message": f"{run.name} is not running ({status})"}
+    try:
+        cancel_marker(run.paths.root).touch(mode=0o600)
+    except OSError as error:
+        raise RunError(f"{run.name} cannot be cancelled: {error}") from error
+    if holder.process.alive():
+        _signal(holder)
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        now = read_holder(run.paths)
+        if now != holder or holder.process.alive() is False:
+            return {"run": run.name, "stopped": True, "message": f"{run.name} stopped; `grafico resume` goes on with it"}
+        time.sleep(LOOK_S)
+    return {"run": run.name, "stopped": False, "message": f"{holder} was asked to stop {run.name}, and has not yet"}
+
+
+def _signal(holder: Holder) -> None:
+    """Send SIGTERM to exactly this process: the descriptor pins it before its identity is checked."""
+    try:
+        handle = os.pidfd_open(holder.pid)
+    except (OSError, AttributeError):
+        return  # it ended, or the system has no such descriptors: the marker remains
+    try:
+        if holder.process.alive():
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,249 @@
+"""From a job to a run that ends: wires graph, journal, cluster, router and knowledge base together."""
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grafico.calculations import Failure, Json, Outcome
+from grafico.cluster import Profile, load_profile, open_cluster
+from grafico.control import RuleRouter
+from grafico.errors import JobError
+from grafico.graphs import Persist, Position, Record, run_graph
+from grafico.jobs.files import copy_files, freeze_files, resolve_files
+from grafico.jobs.load import LoadedJob, load_job
+from grafico.jobs.schema import Job
+from grafico.jobs.settle import Ended, write_results
+from grafico.jobs.stopping import Intake, Stopper
+from grafico.jobs.watching import Watcher
+from grafico.runs import Run, RunRecorder
+
+__all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
+
+DRAIN_LOOK_S = 0.05
+SETTLE_S = 0.2
+"""Seconds that the engine has to journal what came back last."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that may run, and where."""
+
+    loaded: LoadedJob
+    profile: Profile
+
+
+def prepare(
+    path: Path, overrides: Sequence[str] = (), *, name: str | None = None, cluster: str | None = None
+) -> Prepared:
+    """Read and check a job and its cluster profile; creates nothing.
+
+    Raises
+    ------
+    BadInput
+        The job, its files, its input or its profile cannot be used.
+    """
+    loaded = load_job(path, overrides, name=name, cluster=cluster)
+    beside = None if cluster is not None else path.resolve().parent
+    return Prepared(loaded, find_profile(loaded.job.cluster, beside))
+
+
+def find_profile(name: str, beside: Path | None = None) -> Profile:
+    """Return a cluster profile by name or path; a path in a job file is taken from the job file, then from here."""
+    if beside is not None and "\0" not in name and name.endswith((".yaml", ".yml")) and (beside / name).is_file():
+        return load_profile(str(beside / name))
+    return load_profile(name)
+
+
+def create_run(prepared: Prepared, base: Path) -> Run:
+    """Create the run's folder: frozen job, and copies of the files that it names.
+
+    Raises
+    ------
+    RunError
+        The folder cannot be written.
+    """
+    loaded = prepared.loaded
+    request, originals = freeze_files(loaded.request, "inputs")
+    job: dict[str, Json] = {
+        **loaded.job.model_dump(mode="json"),
+        "input": request.model_dump(mode="json"),
+    }
+    frozen: dict[str, Json] = {
+        "job": job,
+        "source": str(loaded.path.resolve()),
+        "overrides": list(loaded.overrides),
+        "profile": prepared.profile.model_dump(mode="json"),
+    }
+    graph = loaded.graph
+    run = Run.create(
+        base, loaded.job.name, job_source=loaded.source, job=frozen, graph=graph.id, graph_version=graph.version
+    )
+    try:
+        copy_files(originals, run.paths.root)
+    except OSError as error:
+        shutil.rmtree(run.paths.root, ignore_errors=True)
+        raise JobError(f"a file that the job names cannot be copied into the run: {error}") from error
+    return run
+
+
+@dataclass(frozen=True)
+class Session:
+    """All that one controller needs to carry out a run."""
+
+    run: Run
+    job: Job
+    graph: Any
+    request: Any
+    profile: Profile
+    persist: Persist | None = None
+    before: Callable[[RunRecorder, Watcher], Awaitable[None]] | None = None
+    """What a resume does with the journal before the walk."""
+    take_over: bool = False
+
+
+def start(prepared: Prepared, run: Run, watcher: Watcher) -> Ended:
+    """Carry out a run that :func:`create_run` made."""
+    loaded = prepared.loaded
+    request = resolve_files(loaded.graph.request_type.model_validate(run.job["job"]["input"]), run.paths.root)
+    return carry_out(Session(run, loaded.job, loaded.graph, request, prepared.profile), watcher)
+
+
+@dataclass
+class _Stage:
+    """What a controller has so far, for whoever stops it."""
+
+    cluster: Any = None
+    intake: Intake | None = None
+    outcome: Outcome[Any] | None = None
+
+
+def carry_out(session: Session, watcher: Watcher) -> Ended:
+    """Run a run to its end, or until it is stopped.
+
+    Raises
+    ------
+    GraficoError
+        A fault of the machinery: the journal does not match the code, the run folder cannot be written, or another
+        controller has the run.
+    """
+    runner = asyncio.Runner()
+    killed = False
+    try:
+        ended = runner.run(_carry_out(session, watcher))
+        killed = ended.killed
+        return ended
+    finally:
+        # Closing waits for threads, which someone who asked twice to stop does not.
+        if not killed:
+            runner.close()
+
+
+async def _carry_out(session: Session, watcher: Watcher) -> Ended:
+    run = session.run
+    started = time.monotonic()
+    with _log_to(run):
+        async with Stopper(run.paths.root, watcher.say) as stopper:
+            async with RunRecorder(run, make_record=Record, take_over=session.take_over) as recorder:
+                for problem in recorder.problems:
+                    watcher.say(f"note: {problem}")
+                if session.before is not None:
+                    await session.before(recorder, watcher)
+                outcome = await _until_stopped(session, recorder, watcher, stopper)
+                tables = write_results(run, outcome) if outcome is not None else ()
+                if outcome is None:
+                    await recorder.note("stopped", Position("", 0, 0), {"reason": stopper.why})
+    return Ended(
+        run=run,
+        failure=outcome if isinstance(outcome, Failure) else None,
+        tables=tables,
+        killed=stopper.killing.is_set(),
+        seconds=time.monotonic() - started,
+    )
+
+
+async def _until_stopped(
+    session: Session, recorder: RunRecorder, watcher: Watcher, stopper: Stopper
+) -> Outcome[Any] | None:
+    """Walk; return the outcome, or ``None`` when the walk was stopped before its end."""
+    stage = _Stage()
+    work = asyncio.create_task(_walk(session, recorder, watcher, stage))
+    steward = asyncio.create_task(_stop(stopper, stage, work, watcher))
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not stopper.draining.is_set():
+            raise
+    finally:
+        steward.cancel()
+    return stage.outcome
+
+
+async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage: _Stage) -> None:
+    graph = session.graph
+    state = graph.begin(session.request)
+    async with open_cluster(session.profile, session.run.paths.root) as cluster:
+        stage.cluster, stage.intake = cluster, Intake(cluster)
+        watcher.opened(cluster)
+        looking = asyncio.create_task(watcher.look())
+        try:
+            stage.outcome = await run_graph(
+                graph,
+                state,
+                compute=stage.intake,
+                router=RuleRouter(),
+                recorder=recorder,
+                events=watcher.event,
+                persist=session.persist,
+            )
+        finally:
+            looking.cancel()
+
+
+async def _stop(stopper: Stopper, stage: _Stage, work: "asyncio.Task[None]", watcher: Watcher) -> None:
+    """Stop the walk when that is asked for: in order, or at once."""
+    await stopper.draining.wait()
+    if stage.outcome is not None:
+        return
+    cluster, intake = stage.cluster, stage.intake
+    if cluster is not None and intake is not None:
+        intake.shut = True
+        cluster.drain()
+        running = _running(cluster)
+        what = f"{len(running)} calculations may finish; again: kill" if running else "nothing runs"
+        watcher.say(f"stopping ({stopper.why}): nothing more starts, {what}")
+        while _running(cluster) and not stopper.killing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopper.killing.wait(), DRAIN_LOOK_S)
+        if stopper.killing.is_set():
+            intake.broken = True
+            watcher.say(f"killing {len(_running(cluster))} calculations")
+            cluster.kill()
+        else:
+            await asyncio.sleep(SETTLE_S)
+    if stage.outcome is None:
+        work.cancel()
+
+
+def _running(cluster: Any) -> list[str]:
+    return [label for worker in cluster.snapshot() for label in worker.labels]
+
+
+@contextmanager
+def _log_to(run: Run) -> Iterator[None]:
+    """Let what the controller logs go into the run's folder, and not between the lines of a face."""
+    handler = logging.FileHandler(run.paths.root / "controller.log", encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,86 @@
+"""How a run ends: its results on disk, its status and its exit code."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from grafico.calculations import Failure, Json, Outcome, Success
+from grafico.jobs.tables import Table, tables_of
+from grafico.runs import Run, RunStatus
+
+__all__ = ["EXIT_CODES", "Ended", "exit_code", "read_tables", "write_results"]
+
+RESULT, TABLES = "result.json", "tables.json"
+
+EXIT_CODES = {
+    RunStatus.FINISHED: 0,
+    RunStatus.FINISHED_WITH_FAILED_LANES: 3,
+    RunStatus.FAILED: 4,
+    RunStatus.INTERRUPTED: 130,
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended."""
+
+    run: Run
+    status: RunStatus
+    failure: Failure | None = None
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    nothing_to_do: bool = False
+    """It had finished before, and nothing was asked that would change that."""
+    killed: bool = False
+    """The user asked twice: nothing may be waited for any more."""
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the process."""
+        return exit_code(self.status)
+
+
+def exit_code(status: RunStatus) -> int:
+    """Return the exit code that goes with a status."""
+    return EXIT_CODES.get(status, 0)
+
+
+def write_results(run: Run, outcome: Outcome[Any]) -> tuple[Table, ...]:
+    """Write the result of the root walk, and its tables, under ``results/``."""
+    if isinstance(outcome, Failure):
+        return ()
+    tables = tuple(tables_of(outcome.output))
+    _write(run, RESULT, _json(outcome))
+    if tables:
+        _write(run, TABLES, [table.model_dump(mode="json") for table in tables])
+    return tables
+
+
+def _json(outcome: Success[Any]) -> Json:
+    output = outcome.output
+    if isinstance(output, BaseModel):
+        return output.model_dump(mode="json")
+    return TypeAdapter(type(output)).dump_python(output, mode="json")
+
+
+def _write(run: Run, name: str, value: Json) -> None:
+    from grafico.runs.files import disk_errors, write_atomic
+
+    path = run.paths.result(name)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with disk_errors("a result", path):
+        path.unlink(missing_ok=True)
+        write_atomic(path, text.encode())
+
+
+def read_tables(run: Run) -> tuple[Table, ...]:
+    """Return the tables that were written when the run ended; none if there were none."""
+    try:
+        data = json.loads(run.paths.result(TABLES).read_bytes())
+    except (OSError, ValueError):
+        return ()
+    return tuple(Table.model_validate(item) for item in data)

@@ -1,0 +1,154 @@
+"""How a run is stopped: first it starts nothing more, then it is killed.
+
+Ctrl-C once: nothing more starts, what runs may finish and is journalled. Twice: what runs is killed. A third time ends
+the process at once. SIGTERM, SIGHUP and `grafico cancel` are the first two in one, a moment apart.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from grafico.calculations import CalculationTask, Outcome
+from grafico.graphs.protocols import Compute
+
+__all__ = ["GRACE_S", "Intake", "Stopper", "cancel_marker"]
+
+GRACE_S = 2.0
+"""Seconds that calculations have to finish after SIGTERM or a cancel."""
+LOOK_S = 0.5
+"""How often the controller looks whether another process asked it to stop."""
+
+
+def cancel_marker(root: Path) -> Path:
+    """Return the file by which another process, perhaps on another host, asks the controller to stop."""
+    return root / "cancel"
+
+
+class Stopper:
+    """Listens for signals and for the cancel marker while a run goes.
+
+    Parameters
+    ----------
+    root
+        The run's folder.
+    say
+        Tells people what happens.
+    """
+
+    def __init__(self, root: Path, say: Callable[[str], None]) -> None:
+        self.marker = cancel_marker(root)
+        self.say = say
+        self.draining = asyncio.Event()
+        self.killing = asyncio.Event()
+        self.why = ""
+        self._presses = 0
+        self._handled: list[signal.Signals] = []
+        self._looking: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        with suppress(OSError):
+            self.marker.unlink(missing_ok=True)
+        loop = asyncio.get_running_loop()
+        for number, handler in ((signal.SIGINT, self._interrupt), (signal.SIGTERM, self._terminate),
+                                (signal.SIGHUP, self._terminate)):  # fmt: skip
+            # Under nohup, a hangup stays ignored.
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
+            # Signals reach the main thread only; elsewhere the cancel marker remains.
+            with suppress(ValueError, RuntimeError, NotImplementedError):
+                loop.add_signal_handler(number, handler, number)
+                self._handled.append(number)
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in self._handled:
+            loop.remove_signal_handler(number)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+        with suppress(OSError):
+            self.marker.unlink(missing_ok=True)
+
+    def _interrupt(self, number: signal.Signals) -> None:
+        self._presses += 1
+        if self._presses == 1:
+            self.drain(number.name)
+        elif self._presses == 2:
+            self.kill()
+        else:
+            os._exit(130)
+
+    def _terminate(self, number: signal.Signals) -> None:
+        if self.draining.is_set():
+            self.kill()
+        else:
+            self.drain(number.name)
+            self._kill_soon()
+
+    def drain(self, why: str) -> None:
+        """Start nothing more."""
+        if not self.draining.is_set():
+            self.why = why
+            self.draining.set()
+            # Whoever presses Ctrl-C after a cancel wants it to end.
+            self._presses = max(self._presses, 1)
+
+    def kill(self) -> None:
+        """Kill what runs."""
+        self.drain("killed")
+        self.killing.set()
+
+    def _kill_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GRACE_S, self.kill)
+
+    async def _look(self) -> None:
+        while not self.draining.is_set():
+            if await asyncio.to_thread(self.marker.exists):
+                self.drain("cancelled")
+                self._kill_soon()
+            await asyncio.sleep(LOOK_S)
+
+
+class Intake:
+    """Compute that can be shut: what comes afterwards waits for ever, and so does what the shutting itself ended.
+
+    Parameters
+    ----------
+    compute
+        Where calculations run.
+    """
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
+        self.shut = False
+        self.broken = False
+        """Calculations were killed: failures from now on say nothing about them."""
+        self.inside = 0
+
+    async def run(self, task: CalculationTask) -> Outcome[Any]:
+        """Run one attempt."""
+        if self.shut:
+            await _never()
+        self.inside += 1
+        try:
+            outcome = await self.compute.run(task)
+        finally:
+            self.inside -= 1
+        if self.broken and not outcome.ok:
+            await _never()
+        return outcome
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()

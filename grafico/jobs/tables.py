@@ -1,0 +1,51 @@
+"""The tables that a result offers to people: a result model may have ``tables()``, and faces print what it returns.
+
+A science knows nothing of faces: its result only has a method (or property) ``tables`` that returns objects or
+mappings with ``title``, ``columns`` and ``rows``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from grafico.calculations import Json, Model
+
+__all__ = ["HasTables", "Table", "tables_of"]
+
+
+class Table(Model):
+    """A small table for people."""
+
+    title: str = ""
+    columns: tuple[str, ...] = Field(description="headings, with units")
+    rows: tuple[tuple[Json, ...], ...] = ()
+
+
+@runtime_checkable
+class HasTables(Protocol):
+    """A result that can show itself."""
+
+    def tables(self) -> Sequence[Any]:
+        """Return tables: each with ``title``, ``columns`` and ``rows``."""
+        ...
+
+
+def tables_of(result: object) -> list[Table]:
+    """Return the tables that a result offers; none if it offers none."""
+    offered = getattr(result, "tables", None)
+    if callable(offered):
+        offered = offered()
+    return [_table(item) for item in offered or ()]
+
+
+def _table(item: Any) -> Table:
+    if isinstance(item, Table):
+        return item
+    part = item.get if isinstance(item, Mapping) else lambda name, default: getattr(item, name, default)
+    rows = tuple(tuple(_cell(value) for value in row) for row in part("rows", ()))
+    return Table(title=str(part("title", "")), columns=tuple(str(name) for name in part("columns", ())), rows=rows)
+
+
+def _cell(value: object) -> Json:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
