@@ -1,0 +1,294 @@
+"""Inside a calculation's process: prepare it once, then carry out orders one after another.
+
+Light at import: the engines come with the calculation's own module, after the environment has been set.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from grafico.calculations import (
+    Calculation,
+    CalculationError,
+    CalculationTask,
+    Failure,
+    FailureKind,
+    Provenance,
+    Success,
+    WorkContext,
+    load_calculation,
+)
+from grafico.cluster.leases import Lease
+from grafico.cluster.orphans import die_with_parent
+from grafico.cluster.order import Order, Reply
+from grafico.errors import BadInput, GraficoError, MissingExtra
+from grafico.runs import ArtifactStore, OutcomeStore, RunPaths
+
+__all__ = ["begin", "lease", "perform", "who"]
+
+INLINE_BYTES = 64 * 1024
+"""Larger outputs are read from the outcome store by whoever needs them."""
+
+TRACEBACK_LINES = 12
+
+_lease: Lease | None = None
+
+
+def begin(parent: int) -> None:
+    """Prepare the process: a session of its own, and an end with its parent."""
+    os.setsid()
+    die_with_parent(parent)
+
+
+def who() -> int:
+    """Return the process id."""
+    return os.getpid()
+
+
+def lease(folder: str, gpu: str, slots: int, whole: bool, need_mib: int, card_mib: int) -> list[int]:
+    """Wait for slots of a GPU; they are given back at the end of the next order, or with the process."""
+    global _lease  # noqa: PLW0603 - the process carries out one order at a time
+    release()
+    _lease = Lease.take(Path(folder), gpu, slots=slots, whole=whole, need_mib=need_mib, card_mib=card_mib)
+    return _lease.slots
+
+
+def release() -> None:
+    """Give back the slots, if there are any."""
+    global _lease  # noqa: PLW0603
+    if _lease is not None:
+        _lease.release()
+        _lease = None
+
+
+def perform(order_json: str) -> str:
+    """Carry out an order; returns a :class:`Reply` as JSON and never raises."""
+    order = Order.model_validate_json(order_json)
+    task = order.task
+    begun = time.monotonic()
+    reply = Reply(key=task.key)
+    paths = RunPaths(order.run)
+    try:
+        with logged(paths, task, order):
+            try:
+                reply = calculate(order, paths)
+            except BaseException as error:  # noqa: BLE001 - the worker is told, whatever it was
+                reply = Reply(key=task.key, failure=explain(error, task))
+                traceback.print_exc()
+    except OSError as error:
+        reply = Reply(key=task.key, failure=failure(task, FailureKind.ENGINE_ERROR, f"the lane's log: {error}"))
+    finally:
+        free_gpu_memory(order)
+        release()
+        os.chdir("/")  # the scratch folder is about to be removed
+    seconds = time.monotonic() - begun
+    return reply.model_copy(
+        update={"seconds": seconds, "worker": f"{socket.gethostname()}:{os.getpid()}"}
+    ).model_dump_json()
+
+
+def calculate(order: Order, paths: RunPaths) -> Reply:
+    """Load, validate, run and commit."""
+    task = order.task
+    scratch = Path(order.scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.chdir(scratch)
+    calculation: Calculation[Any, Any] = load_calculation(task.reference)
+    try:
+        value = calculation.input_type.model_validate(task.input)
+    except ValidationError as error:
+        raise CalculationError(FailureKind.BAD_INPUT, f"input of {task.name}: {_first(error)}") from error
+    limit_gpu_memory(order)
+    ctx = WorkContext(
+        artifacts=ArtifactStore(paths),
+        scratch=scratch,
+        threads=order.threads,
+        device=order.device,
+        gpu_memory_mib=order.gpu_memory_mib,
+        memory_mib=task.resources.memory_mib,
+        settings=task.settings,
+        hints=task.hints,
+    )
+    started = datetime.now(UTC).isoformat(timespec="milliseconds")
+    clock = time.monotonic()
+    output = calculation.function(value, ctx)
+    seconds = time.monotonic() - clock
+    if not isinstance(output, calculation.output_type):
+        raise CalculationError(
+            FailureKind.ENGINE_ERROR,
+            f"{task.name} returned {type(output).__name__}, declared {calculation.output_type.__name__}",
+        )
+    success = calculation.outcome_type(
+        output=output,
+        key=task.key,
+        provenance=Provenance(
+            versions=ctx.versions,
+            device=device_name(order),
+            threads=order.threads,
+            settings=task.settings,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            attempt=task.attempt,
+            started=started,
+            seconds=seconds,
+            reused_hints=tuple(ctx.reused_hints),
+        ),
+    )
+    committed, digest = OutcomeStore(paths).commit(task.key, success)
+    body = committed.model_dump(mode="json")
+    text = committed.model_dump_json()
+    return Reply(key=task.key, digest=digest, outcome=body if len(text) <= INLINE_BYTES else None)
+
+
+def explain(error: BaseException, task: CalculationTask) -> Failure:
+    """Return the failure that an exception means."""
+    if isinstance(error, CalculationError):
+        return failure(task, error.kind, error.message, error.details)
+    if isinstance(error, MemoryError):
+        return failure(task, FailureKind.OUT_OF_MEMORY, f"{task.name} ran out of memory: {error or 'MemoryError'}")
+    if type(error).__name__ == "OutOfMemoryError":  # CuPy's and PyTorch's, which need not be installed here
+        return failure(task, FailureKind.OUT_OF_MEMORY, f"{task.name} ran out of GPU memory: {error}")
+    if isinstance(error, MissingExtra):
+        return failure(task, FailureKind.ENGINE_ERROR, _with_hint(error))
+    if isinstance(error, BadInput):
+        return failure(task, FailureKind.BAD_INPUT, _with_hint(error))
+    details = {"type": type(error).__name__, "traceback": traceback.format_exception(error)[-TRACEBACK_LINES:]}
+    if isinstance(error, ImportError):
+        missing = error.name or str(error)
+        text = f"{task.name} needs the package {missing!r}, which is not installed here ({error}); see `grafico doctor`"
+        return failure(task, FailureKind.ENGINE_ERROR, text, details)
+    if isinstance(error, SystemExit):
+        return failure(task, FailureKind.ENGINE_ERROR, f"{task.name} called exit({error.code})", details)
+    said = _with_hint(error) if isinstance(error, GraficoError) else f"{type(error).__name__}: {error}"
+    return failure(task, FailureKind.ENGINE_ERROR, said, details)
+
+
+def failure(task: CalculationTask, kind: FailureKind, message: str, details: dict[str, Any] | None = None) -> Failure:
+    """Return a failure of a task; what JSON cannot hold in its details becomes text."""
+    import json
+
+    plain = json.loads(json.dumps(details or {}, default=str, allow_nan=True).replace("NaN", '"NaN"'))
+    return Failure(kind=kind, message=message, where=task.name, details=plain)
+
+
+def _with_hint(error: GraficoError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']}"
+
+
+@contextlib.contextmanager
+def logged(paths: RunPaths, task: CalculationTask, order: Order) -> Iterator[None]:
+    """Send all that is printed, by Python, C and other programs, to the lane's log."""
+    from grafico.runs.files import make_folder
+
+    make_folder(paths.lane_folder(task.lane))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    log = os.open(paths.lane_log(task.lane), flags, 0o600)
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        flush()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        changed = f" · {dict(task.settings)}" if task.settings else ""
+        place = f"{order.worker} ({socket.gethostname()}:{os.getpid()})"
+        header = (
+            f"=== {task.label or task.name} · attempt {task.attempt}{changed} · {now} · {place} · {task.key[:12]} ===\n"
+        )
+        os.write(1, header.encode())
+        try:
+            yield
+        finally:
+            flush()
+    finally:
+        for target, original in zip((1, 2), saved, strict=True):
+            os.dup2(original, target)
+            os.close(original)
+        os.close(log)
+
+
+def flush() -> None:
+    """Flush what Python and C keep in their buffers for standard output and error."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
+
+
+def limit_gpu_memory(order: Order) -> None:
+    """Bound CuPy's pool to this slot's share of the card.
+
+    gpu4pyscf sets the pool to 90 % of the card when it is imported, so it is imported first.
+    """
+    if order.device != "gpu":
+        return
+    for name in order.preload:
+        if name in sys.modules or importlib.util.find_spec(name) is None:
+            continue
+        with contextlib.suppress(ImportError, OSError):
+            importlib.import_module(name)
+    cupy = usable_cupy()
+    if cupy is not None and order.gpu_memory_mib > 0:
+        cupy.get_default_memory_pool().set_limit(size=order.gpu_memory_mib * 2**20)
+
+
+def free_gpu_memory(order: Order) -> None:
+    """Give what the pools hold back to the card, for the neighbours."""
+    if order.device != "gpu":
+        return
+    cupy = usable_cupy() if "cupy" in sys.modules else None
+    if cupy is not None:
+        import gc
+
+        gc.collect()
+        with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
+            cupy.get_default_memory_pool().free_all_blocks()
+            cupy.get_default_pinned_memory_pool().free_all_blocks()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def usable_cupy() -> Any | None:
+    """Return CuPy if it is installed and sees a GPU."""
+    if importlib.util.find_spec("cupy") is None:
+        return None
+    try:
+        cupy = importlib.import_module("cupy")
+        return cupy if cupy.cuda.is_available() else None
+    except (ImportError, OSError):
+        return None
+
+
+def device_name(order: Order) -> str:
+    """Return what the outcome says it ran on."""
+    simulated = os.environ.get("GRAFICO_SIMULATED_GPU")
+    if simulated:
+        return f"cpu ({simulated})"
+    cupy = usable_cupy() if order.device == "gpu" and "cupy" in sys.modules else None
+    if cupy is None:
+        return order.device
+    return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
+
+
+def clear(folder: str) -> None:
+    """Remove a scratch folder, whatever state it is in."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,130 @@
+"""The Dask side of a local cluster: a scheduler and a client in this process, workers beside it, loopback only."""
+
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client, Scheduler, SchedulerPlugin
+from distributed.deploy.spec import SpecCluster
+
+from grafico.cluster.launch import LocalWorker
+from grafico.cluster.layout import WorkerSpec
+from grafico.cluster.profile import Profile
+
+__all__ = ["Running", "Watcher", "running_cluster"]
+
+HOST = "127.0.0.1"
+ROUTES = ["distributed.http.scheduler.info", "distributed.http.health", "distributed.http.statics"]
+"""What is served beside the dashboard: never the proxy, which would fetch pages of other hosts for anybody."""
+
+CONFIG = {
+    "distributed.deploy.lost-worker-timeout": "1h",  # LocalWorker replaces lost ones itself
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.daemon": False,
+}
+
+
+class Watcher(SchedulerPlugin):  # type: ignore[misc]  # distributed has no types
+    """Tells the controller which workers come and go.
+
+    Parameters
+    ----------
+    up, down
+        Called with a worker's name and address.
+    """
+
+    name = "grafico-watcher"
+
+    def __init__(self, up: Callable[[str, str], None], down: Callable[[str, str], None]) -> None:
+        self._up = up
+        self._down = down
+        self._names: dict[str, str] = {}
+
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        """See a worker come."""
+        self._names[worker] = str(scheduler.workers[worker].name)
+        self._up(self._names[worker], worker)
+
+    def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:  # noqa: ARG002 - Dask's signature
+        """See a worker go."""
+        name = self._names.pop(worker, None)
+        if name is not None:
+            self._down(name, worker)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A cluster that runs."""
+
+    client: Any
+    workers: dict[str, LocalWorker]
+    dashboard_link: str | None
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(
+    profile: Profile, specs: Sequence[WorkerSpec], watcher: Watcher, scratch: Path, given_up: Callable[[str], None]
+) -> AsyncIterator[Running]:
+    """Start the scheduler, ask for the workers, connect; stop all of it at the end.
+
+    Workers report by themselves; nobody waits for them here.
+    """
+    shown = profile.dashboard != "off"
+    # Everybody on this host can reach the loopback interface, and the dashboard has no password of its own.
+    prefix = f"/{secrets.token_urlsafe(24)}"
+    port = profile.dashboard if shown else 0
+    scheduler = {
+        "cls": Scheduler,
+        "options": {
+            "host": HOST,
+            "port": 0,
+            "dashboard": shown,
+            "dashboard_address": f"{HOST}:{port}",
+            "http_prefix": prefix,
+            "allowed_failures": 0,  # retries are the engine's, which counts and records them
+            "plugins": [watcher],
+        },
+    }
+    workers = {
+        spec.name: {
+            "cls": LocalWorker,
+            "options": {
+                "spec": spec,
+                "scratch": scratch,
+                "max_tasks": profile.max_tasks_per_process,
+                "grace_s": profile.walltime_grace_s,
+                "given_up": given_up,
+            },
+        }
+        for spec in specs
+    }
+    routes = {"distributed.scheduler.http.routes": list(ROUTES) if shown else []}
+    with dask.config.set({**CONFIG, **routes}):
+        cluster = SpecCluster(
+            scheduler=scheduler,
+            workers=workers,
+            asynchronous=True,
+            silence_logs=logging.CRITICAL,
+            name=f"grafico-{profile.name}",
+        )
+        async with cluster:
+            link = None
+            if shown:
+                link = f"http://{HOST}:{cluster.scheduler.http_server.port}{prefix}/status"
+            else:
+                cluster.scheduler.http_server.stop()  # Dask listens whether anything is served or not
+            client = Client(
+                cluster.scheduler.address,
+                asynchronous=True,
+                set_as_default=False,
+                direct_to_workers=True,
+                name="grafico",
+            )
+            async with client:
+                yield Running(client, cluster.workers, link)

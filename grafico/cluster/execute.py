@@ -1,0 +1,305 @@
+"""On a Dask worker: one attempt at a calculation, in a process of its own, watched while it runs."""
+
+import contextlib
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pebble import ProcessExpired, ProcessFuture
+
+from grafico.calculations import CalculationTask, Failure, FailureKind
+from grafico.cluster import child
+from grafico.cluster.layout import WorkerSpec
+from grafico.cluster.leases import lease_folder
+from grafico.cluster.order import Order, Reply
+from grafico.cluster.orphans import Guardian, ProcessRow, family, process_table
+from grafico.cluster.placement import demand, taken, threads_for
+from grafico.cluster.processes import Processes, ProcessKind, WarmProcess
+from grafico.errors import GraficoError
+from grafico.runs import OutcomeStore, RunPaths, StartLog
+from grafico.runs.processes import ProcessId, host_name, start_of
+
+__all__ = ["Service", "cancel", "execute", "serve"]
+
+TICK_S = 0.25
+"""How often a running calculation is looked at: its memory, its walltime, whether it is still there."""
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+
+
+@dataclass
+class Running:
+    """A calculation that a worker has in hand."""
+
+    warm: WarmProcess | None = None
+    future: "ProcessFuture[Any] | None" = None
+    cancelled: bool = False
+
+
+@dataclass
+class Ended(Exception):
+    """A calculation's process is gone, or has to go."""
+
+    kind: FailureKind
+    message: str
+    signal: int | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Service:
+    """What one Dask worker process knows: its place, its processes and what runs in them.
+
+    Parameters
+    ----------
+    spec
+        The worker, as the profile laid it out.
+    max_tasks
+        A process is replaced after so many calculations.
+    grace_s
+        Seconds added to every walltime.
+    scratch
+        Folder for what calculations write while they run.
+    """
+
+    def __init__(self, spec: WorkerSpec, *, max_tasks: int, grace_s: float, scratch: Path) -> None:
+        self.spec = spec
+        self._grace_s = grace_s
+        self._scratch = scratch
+        self._guardian = Guardian(scratch)
+        self._processes = Processes(spec.places, max_tasks, self._variables, self._guardian)
+        self._running: dict[str, Running] = {}
+        self._lock = threading.Lock()
+        self._table: tuple[float, dict[int, ProcessRow]] = (0.0, {})
+        self._logs: dict[str, StartLog] = {}
+
+    def execute(self, ticket: str, task_json: str, run: str) -> str:
+        """Run one attempt; returns a :class:`Reply` as JSON."""
+        task = CalculationTask.model_validate_json(task_json)
+        begun = time.monotonic()
+        paths = RunPaths(run)
+        running = Running()
+        with self._lock:
+            self._running[ticket] = running
+        try:
+            digest = OutcomeStore(paths).digest(task.key)
+            if digest is not None:  # committed before, perhaps by a process that died before it could say so
+                return Reply(key=task.key, digest=digest).model_dump_json()
+            return self._run(running, ticket, task, paths)
+        except (GraficoError, OSError) as error:
+            said = error.message if isinstance(error, GraficoError) else f"{type(error).__name__}: {error}"
+            return self._failed(task, Ended(FailureKind.ENGINE_ERROR, said), begun)
+        finally:
+            with self._lock:
+                self._running.pop(ticket, None)
+
+    def cancel(self, ticket: str) -> None:
+        """End the process of a calculation that nobody waits for any more."""
+        with self._lock:
+            running = self._running.get(ticket)
+        if running is not None:
+            running.cancelled = True
+            if running.future is not None:
+                running.future.cancel()
+
+    def close(self) -> None:
+        """End everything."""
+        self._processes.close()
+        self._guardian.close()
+
+    def _run(self, running: Running, ticket: str, task: CalculationTask, paths: RunPaths) -> str:
+        spec, resources = self.spec, task.resources
+        part = taken(demand(resources, [spec]), spec) or {}
+        whole = spec.is_gpu and resources.gpu == "exclusive"
+        threads = threads_for(resources.cpus, spec)
+        if whole:
+            self._processes.retire_idle()
+        warm = self._processes.take(ProcessKind(task.family, threads, spec.device or spec.gpu or "cpu"))
+        running.warm = warm
+        scratch = self._scratch / hashlib.sha256(ticket.encode()).hexdigest()[:24]
+        order = Order(
+            task=task,
+            run=str(paths.root),
+            scratch=str(scratch),
+            worker=spec.name,
+            threads=threads,
+            device="gpu" if spec.device else "cpu",
+            gpu_memory_mib=part.get("vram_mib", 0),
+            preload=spec.preload,
+        )
+        healthy = False
+        begun = time.monotonic()
+        started = None
+        status = "cancelled"
+        try:
+            slot = self._lease(running, warm, part) if spec.is_gpu else ""
+            log = self._logs.setdefault(str(paths.root), StartLog(paths))
+            process = ProcessId(host_name(), warm.pid, start_of(warm.pid) or "")
+            begun = time.monotonic()
+            started = log.start(
+                task.key, task.attempt,
+                lane=task.lane, label=task.label, worker=spec.name, gpu=spec.gpu, slot=slot, process=process,
+            )  # fmt: skip
+            future = warm.schedule(child.perform, order.model_dump_json())
+            text: str = self._wait(running, warm, future, resources.walltime_s + self._grace_s, resources.memory_mib)
+            reply = Reply.model_validate_json(text)
+            healthy = reply.failure is None
+            status = "success" if reply.failure is None else reply.failure.kind.value
+            return text
+        except Ended as ended:
+            self._processes.end(warm)
+            # It may have died, or been ended, after its outcome was committed.
+            digest = OutcomeStore(paths).digest(task.key)
+            if digest is not None:
+                status = "success"
+                return Reply(key=task.key, digest=digest, seconds=time.monotonic() - begun).model_dump_json()
+            status = "cancelled" if running.cancelled else ended.kind.value
+            _note(paths, task, ended)
+            return self._failed(task, ended, begun, warm.pid)
+        finally:
+            running.warm = None
+            self._processes.give(warm, healthy=healthy)
+            child.clear(str(scratch))
+            if started is not None:
+                with contextlib.suppress(GraficoError):
+                    log.end(started, status)
+
+    def _lease(self, running: Running, warm: WarmProcess, part: Mapping[str, int]) -> str:
+        """Have the process lease its slots from the host; waiting for other runs does not count as walltime."""
+        spec = self.spec
+        whole = part["slot"] == spec.slots and spec.slots > 1
+        future = warm.schedule(
+            child.lease, str(lease_folder()), spec.gpu, spec.slots, whole, part["vram_mib"], spec.vram_mib
+        )
+        slots: list[int] = self._wait(running, warm, future, None, None)
+        return ",".join(str(slot) for slot in slots)
+
+    def _wait(
+        self,
+        running: Running,
+        warm: WarmProcess,
+        future: "ProcessFuture[Any]",
+        seconds: float | None,
+        memory_mib: int | None,
+    ) -> Any:
+        """Return what the process answers; looks after it meanwhile.
+
+        Raises
+        ------
+        Ended
+            It is over its walltime or its memory, was cancelled, or died.
+        """
+        running.future = future
+        deadline = None if seconds is None else time.monotonic() + seconds
+        gone = 0
+        while True:
+            if running.cancelled:
+                raise Ended(FailureKind.WORKER_LOST, "cancelled")
+            left = TICK_S if deadline is None else deadline - time.monotonic()
+            try:
+                return future.result(timeout=max(0.0, min(TICK_S, left)))
+            except TimeoutError:
+                pass
+            except CancelledError:
+                running.cancelled = True
+                continue
+            except ProcessExpired as expired:
+                raise _death(expired.exitcode) from None
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Ended(
+                    FailureKind.TIMEOUT, f"ended after its walltime of {seconds:g} s", details={"walltime_s": seconds}
+                )
+            rows = self._processes_now()
+            # pebble says nothing when a process ends with status 0 in the middle of its work.
+            gone = 0 if warm.pid in rows else gone + 1
+            if gone > 2:
+                raise _death(0)
+            if memory_mib is not None:
+                used = sum(rows[pid].resident for pid in family(warm.pid, rows) if pid in rows) // 2**20
+                if used > memory_mib:
+                    raise Ended(
+                        FailureKind.OUT_OF_MEMORY,
+                        f"ended at {used} MiB of resident memory; its share is {memory_mib} MiB",
+                        details={"resident_mib": used, "memory_mib": memory_mib},
+                    )
+
+    def _processes_now(self) -> dict[int, ProcessRow]:
+        """Return the process table, read once a tick for all calculations of the worker."""
+        with self._lock:
+            if time.monotonic() - self._table[0] > TICK_S / 2:
+                self._table = (time.monotonic(), process_table())
+            return self._table[1]
+
+    def _variables(self, kind: ProcessKind) -> dict[str, str]:
+        spec = self.spec
+        variables = dict.fromkeys(THREAD_VARIABLES, str(kind.threads))
+        # A thread that spins while it waits takes the processor from its neighbours.
+        variables |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "PYTHONUNBUFFERED": "1"}
+        variables["CUDA_VISIBLE_DEVICES"] = spec.device
+        if spec.simulated:
+            variables["GRAFICO_SIMULATED_GPU"] = spec.gpu
+        return variables
+
+    def _failed(self, task: CalculationTask, ended: Ended, begun: float, pid: int = 0) -> str:
+        failure = Failure(
+            kind=ended.kind,
+            message=f"{task.name}: {ended.message}",
+            signal=ended.signal,
+            where=task.name,
+            details=ended.details,
+        )
+        worker = f"{socket.gethostname()}:{pid}" if pid else socket.gethostname()
+        return Reply(key=task.key, failure=failure, seconds=time.monotonic() - begun, worker=worker).model_dump_json()
+
+
+def _death(code: int) -> Ended:
+    if code < 0:
+        import signal
+
+        with contextlib.suppress(ValueError):
+            name = f" ({signal.Signals(-code).name})"
+            return Ended(FailureKind.CRASH, f"its process was ended by signal {-code}{name}", signal=-code)
+        return Ended(FailureKind.CRASH, f"its process was ended by signal {-code}", signal=-code)
+    return Ended(
+        FailureKind.CRASH, f"its process ended by itself with exit status {code}", details={"exit_status": code}
+    )
+
+
+def _note(paths: RunPaths, task: CalculationTask, ended: Ended) -> None:
+    """Say in the lane's log how it ended, since its process could not."""
+    with contextlib.suppress(OSError), paths.lane_log(task.lane).open("a", encoding="utf-8") as file:
+        file.write(f"=== {task.label or task.name} · attempt {task.attempt} · {ended.kind}: {ended.message} ===\n")
+
+
+_service: Service | None = None
+
+
+def serve(service: Service) -> None:
+    """Make this process's service known to :func:`execute`."""
+    global _service  # noqa: PLW0603 - one worker a process, and Dask tasks are plain functions
+    _service = service
+
+
+def execute(ticket: str, task_json: str, run: str) -> str:
+    """Run one attempt at a calculation: the Dask task."""
+    if _service is None:
+        raise RuntimeError("this Dask worker was not started by grafico")
+    return _service.execute(ticket, task_json, run)
+
+
+def cancel(ticket: str) -> None:
+    """End a calculation of this worker."""
+    if _service is not None:
+        _service.cancel(ticket)

@@ -1,0 +1,90 @@
+"""What this machine has: processors, memory and GPUs, found without importing CUDA."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Gpu", "available_cpus", "available_memory_mib", "detect_gpus"]
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU, as the driver describes it."""
+
+    index: str
+    uuid: str
+    memory_mib: int
+    name: str
+
+
+def available_cpus() -> int:
+    """Return how many processors this process may use: affinity, and the quota of its control group."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        count = os.cpu_count() or 1
+    quota = _words(CGROUP / "cpu.max")
+    if len(quota) == 2 and quota[0].isdigit() and int(quota[1]) > 0:
+        count = min(count, max(1, int(quota[0]) // int(quota[1])))
+    return max(1, count)
+
+
+def available_memory_mib() -> int:
+    """Return this machine's memory or the limit of the control group, whichever is less, in MiB."""
+    import psutil
+
+    total = int(psutil.virtual_memory().total)
+    for limit in (CGROUP / "memory.max", CGROUP / "memory" / "memory.limit_in_bytes"):
+        words = _words(limit)
+        if words and words[0].isdigit():
+            total = min(total, int(words[0]))
+    return total // 2**20
+
+
+def detect_gpus() -> tuple[Gpu, ...]:
+    """Return the NVIDIA GPUs that this process may use, in the driver's order; none without a driver.
+
+    A ``CUDA_VISIBLE_DEVICES`` that is set already (by Slurm, say) is subdivided, never widened.
+    """
+    if shutil.which("nvidia-smi") is None:
+        return ()
+    query = ["nvidia-smi", "--query-gpu=index,uuid,memory.total,name", "--format=csv,noheader,nounits"]
+    try:
+        found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return visible(parse_gpus(found), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """Read the lines of ``nvidia-smi --query-gpu=index,uuid,memory.total,name --format=csv,noheader,nounits``."""
+    gpus = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",", 3)]
+        if len(fields) == 4 and fields[2].isdigit():
+            gpus.append(Gpu(fields[0], fields[1], int(fields[2]), fields[3]))
+    return tuple(gpus)
+
+
+def visible(gpus: tuple[Gpu, ...], mask: str | None) -> tuple[Gpu, ...]:
+    """Return the GPUs that a ``CUDA_VISIBLE_DEVICES`` leaves, in its order."""
+    if mask is None:
+        return gpus
+    chosen = []
+    for word in (part.strip() for part in mask.split(",")):
+        match = [gpu for gpu in gpus if word == gpu.index or (word and gpu.uuid.startswith(word))]
+        if not match:
+            break  # CUDA stops at the first device that it does not know
+        chosen.append(match[0])
+    return tuple(chosen)
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,152 @@
+"""Reading profiles: by name or by path, each mistake answered with what, where and what to do."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from grafico.cluster.profile import LAPTOP, Pool, Profile
+from grafico.errors import ProfileError
+
+__all__ = ["BUILTIN", "known_profiles", "load_profile"]
+
+BUILTIN = {LAPTOP.name: LAPTOP}
+FOLDER = Path("cluster")
+LARGEST = 256 * 1024
+"""Bytes of the largest profile that is read; a real one has a few hundred."""
+
+
+def known_profiles() -> list[str]:
+    """Return the names that :func:`load_profile` takes here: built-in ones, and files in ``./cluster``."""
+    files = {path.stem for path in FOLDER.glob("*.yaml")} if FOLDER.is_dir() else set()
+    return sorted(files | set(BUILTIN))
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """Return a profile by name (built in, or ``./cluster/NAME.yaml``) or by the path of a YAML file.
+
+    Raises
+    ------
+    ProfileError
+        There is no such profile, or the file is none; says what was expected, where, and what to do.
+    """
+    text = str(name_or_path)
+    looks_like_path = "/" in text or text.endswith((".yaml", ".yml"))
+    if not looks_like_path and "\0" not in text:
+        local = FOLDER / f"{text}.yaml"
+        if local.is_file():
+            return read_profile(local)
+        if text in BUILTIN:
+            return BUILTIN[text]
+    if not looks_like_path or "\0" in text:
+        known = known_profiles()
+        close = difflib.get_close_matches(text, known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        raise ProfileError(
+            f"no cluster profile {text[:100]!r}",
+            hint=f"{meant}known here: {', '.join(known)}; or give the path of a YAML file",
+        )
+    return read_profile(Path(text).expanduser())
+
+
+def read_profile(path: Path) -> Profile:
+    """Read and validate one profile file; its name is the file's unless it says otherwise."""
+    data = _parse(path, _read(path))
+    if not isinstance(data, dict):
+        what = "nothing" if data is None else f"a {type(data).__name__}"
+        raise ProfileError(
+            f"{path}: expected a mapping with `pools`, found {what}", hint="see cluster/laptop.yaml for an example"
+        )
+    kind = data.get("kind", "local")
+    if kind != "local":
+        raise ProfileError(
+            f"{path}: kind: expected 'local', got {kind!r}", hint="this version runs on one machine only"
+        )
+    data.setdefault("name", path.stem)
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        raise ProfileError(f"{path}: {_explain(error)}", hint="see cluster/laptop.yaml for all fields") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise ProfileError(f"{path} is a folder, not a cluster profile", hint="give a YAML file in it")
+        if path.stat().st_size > LARGEST:
+            raise ProfileError(f"{path} has {path.stat().st_size} bytes: too large for a cluster profile")
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise ProfileError(
+            f"no cluster profile at {path}", hint=f"known here by name: {', '.join(known_profiles())}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ProfileError(f"{path} is not UTF-8 text (byte {error.start})", hint="save it as UTF-8") from None
+    except OSError as error:
+        raise ProfileError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _parse(path: Path, text: str) -> Any:
+    import yaml
+
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                raise ProfileError(f"{path}: line {event.start_mark.line + 1}: aliases (*name) are not allowed here")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        _no_duplicates(path, node)
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ProfileError(
+            f"{path}: {where}{error.problem or 'not YAML'}", hint="check indentation and colons"
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        raise ProfileError(f"{path}: not YAML: {reason}") from None
+
+
+def _no_duplicates(path: Path, node: Any) -> None:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise ProfileError(f"{path}: line {key.start_mark.line + 1}: {key.value!r} is given twice")
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+            _no_duplicates(path, value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _no_duplicates(path, item)
+
+
+def _explain(error: ValidationError) -> str:
+    """Return the first problem in one sentence, and how many more there are."""
+    problems = error.errors(include_url=False, include_context=False)
+    first = problems[0]
+    location = first["loc"]
+    if first["type"] == "extra_forbidden":
+        model = Pool if "pools" in location[:1] and len(location) == 3 else Profile
+        name = str(location[-1])
+        close = difflib.get_close_matches(name, list(model.model_fields), n=1)
+        said = f"unknown key {name!r}"
+        said += f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(model.model_fields)})"
+        location = location[:-1]
+    elif first["type"] == "missing":
+        said = "is missing"
+    else:
+        given = repr(first["input"])
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] != "value_error":
+            said = f"{said[:1].lower()}{said[1:]}, got {given if len(given) < 60 else given[:57] + '…'}"
+    # Pydantic names the branch of a union in the location; people know only keys and positions.
+    places = [
+        str(part) for part in location if isinstance(part, int) or part in {*Profile.model_fields, *Pool.model_fields}
+    ]
+    where = ".".join(places)
+    more = len({problem["loc"][:3] for problem in problems}) - 1
+    return f"{where + ': ' if where else ''}{said}{f' (and {more} more)' if more else ''}"
