@@ -1,0 +1,232 @@
+"""What remembers a run while it is walked: the graphs' ``Recorder``, on the journal.
+
+``graphs/`` is not imported here. A position is kept as its text, and recalled records are built by a factory that the
+caller gives (``RunRecorder(run, make_record=Record)``).
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from grafico import __version__
+from grafico.calculations import ArtifactRef, Json, Success
+from grafico.errors import RunError, StaleController
+from grafico.runs.commit import ArtifactStore, OutcomeStore
+from grafico.runs.files import disk_errors, make_folder, write_atomic
+from grafico.runs.invalidate import ResumePlan, make_plan
+from grafico.runs.journal import Journal
+from grafico.runs.lock import RunLock
+from grafico.runs.replay import Effective
+from grafico.runs.run import Run, RunStatus, utc_now
+from grafico.runs.segments import Tail
+from grafico.runs.view import RunWatcher
+
+__all__ = ["RunRecorder"]
+
+
+class RecordLike(Protocol):
+    """What is needed of a record."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def position(self) -> Any: ...
+    @property
+    def data(self) -> Mapping[str, Json]: ...
+
+
+class RunRecorder:
+    """The recorder of a run: an async context manager that holds the run while it is open.
+
+    Parameters
+    ----------
+    run
+        The run.
+    make_record
+        Called with kind, position and data to build what :meth:`recall` returns.
+    take_over
+        Take the run from a controller that may still be alive; that one is fenced off.
+
+    Raises
+    ------
+    RunLocked
+        Another controller has the run (on entering).
+    JournalDamaged
+        The journal cannot be read (on entering).
+    """
+
+    def __init__(
+        self, run: Run, *, make_record: Callable[[str, Any, Mapping[str, Json]], Any], take_over: bool = False
+    ) -> None:
+        self.run = run
+        self.artifacts = ArtifactStore(run.paths)
+        self.outcomes = OutcomeStore(run.paths)
+        self.problems: list[str] = []
+        """What was found odd on opening: torn lines, what a stale controller wrote, who was passed over."""
+        self._make_record = make_record
+        self._take_over = take_over
+        self._lock = RunLock(run.paths)
+        self._journal = Journal(run.paths, {})
+        self._state = Effective()
+        self._tails: tuple[Tail, ...] = ()
+
+    async def __aenter__(self) -> Self:
+        passed_over = self._lock.acquire(take_over=self._take_over)
+        try:
+            holder = self._lock.holder
+            who = {"host": holder.host, "pid": holder.pid, "grafico": __version__, "slurm_job": holder.slurm_job}
+            self._journal = Journal(self.run.paths, who)
+            before = self._journal.open()
+            self._state = Effective(before.entries)
+            self._tails = (
+                before.tail,
+                Tail(self._journal.epoch, self.run.paths.segment(self._journal.epoch).stat().st_size),
+            )
+            self.problems += before.problems
+            if passed_over:
+                self.problems.insert(0, f"took over the run: {passed_over}")
+                self._journal.append(_note("taken_over", "@0.0", {"reason": passed_over}))
+            manifest = self.run.manifest
+            self.run.update(
+                status=RunStatus.RUNNING,
+                started=manifest.started or utc_now(),
+                finished=None,
+                host=holder.host,
+                grafico=__version__,
+                resumed=manifest.resumed + (1 if manifest.started else 0),
+            )
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._journal.close()
+            if not isinstance(error, StaleController):
+                view = await asyncio.to_thread(RunWatcher(self.run.paths.root).view, None)
+                self.run.update(
+                    status=view.status,
+                    finished=utc_now() if view.ended else None,
+                    counts=view.counts.flat(),
+                    versions=view.versions,
+                )
+        except StaleController:
+            if error is None:
+                raise
+        except RunError:
+            # A journal that failed while it was walked has been reported already.
+            if error is None:
+                raise
+        finally:
+            self._lock.release()
+
+    @property
+    def epoch(self) -> int:
+        """Which controller of the run this is, from 1."""
+        return self._journal.epoch
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier controller left records."""
+        return bool(len(self._state))
+
+    def recall(self, position: object, kind: str) -> Any | None:
+        """Return what an earlier controller recorded at this position, unless it was invalidated."""
+        fact = self._state.get(str(position), kind)
+        return None if fact is None else self._make_record(kind, position, fact.data)
+
+    async def record(self, record: RecordLike, *, durable: bool = True) -> None:
+        """Remember; with ``durable``, return only after it cannot be lost.
+
+        Raises
+        ------
+        StaleController
+            Another controller has taken over.
+        RunError
+            The journal cannot be written.
+        """
+        body = {"time": round(time.time(), 3), "record": record.kind, "at": str(record.position), "data": record.data}
+        if durable:
+            await self._journal.commit(body)
+        else:
+            self._journal.append(body)
+            if self._journal.crowded:
+                await self._journal.flush()
+
+    async def note(self, kind: str, position: object, data: Mapping[str, Json]) -> None:
+        """Remember something for the story alone; never replayed."""
+        self._journal.append(_note(kind, str(position), data))
+        if self._journal.crowded:
+            await self._journal.flush()
+
+    async def flush(self) -> None:
+        """Return when everything recorded so far cannot be lost any more."""
+        await self._journal.flush()
+
+    def committed(self, key: str, output_type: type[Any]) -> Success[Any] | None:
+        """Return the committed outcome of a content key, wherever in the run it came from."""
+        return self.outcomes.read(key, output_type)
+
+    async def publish(self, name: str, content: bytes | ArtifactRef) -> None:
+        """Put a file under ``results/``, whole or not at all.
+
+        Raises
+        ------
+        RunError
+            The name would leave ``results/``; or the file cannot be written; or the artifact is damaged.
+        """
+        path = self.run.paths.result(name)
+        await asyncio.to_thread(self._publish, path, content)
+        await self.note("published", "@0.0", {"name": name})
+
+    def now(self) -> str:
+        """Return the current UTC time, ISO 8601."""
+        return utc_now()
+
+    def entropy(self) -> int:
+        """Return 64 random bits."""
+        return secrets.randbits(64)
+
+    def plan(self, *, lane: str | None = None, from_node: str | None = None, keep_failures: bool = False) -> ResumePlan:
+        """Work out what to do again, as ``plan_resume`` does, from what was read on opening."""
+        return make_plan(self._state, self._tails[0], lane=lane, from_node=from_node, keep_failures=keep_failures)
+
+    async def invalidate(self, plan: ResumePlan) -> None:
+        """Let a plan's records no longer count; before the walk begins.
+
+        Raises
+        ------
+        RunError
+            The run went on since the plan was made.
+        """
+        if plan.tail not in self._tails:
+            raise RunError(
+                f"the run {self.run.name} went on since this plan was made", hint="plan again with the recorder open"
+            )
+        if plan.empty:
+            return
+        await self._journal.commit({"time": round(time.time(), 3), "invalidate": plan.body()})
+        self._state.supersede(plan.supersedes)
+
+    def _publish(self, path: Path, content: bytes | ArtifactRef) -> None:
+        data = content if isinstance(content, bytes) else self.artifacts.read(content)
+        results = self.run.paths.results
+        with disk_errors(f"the result {path.name}", path):
+            make_folder(path.parent)
+            # A link that somebody put under results/ must not lead a file out of it.
+            if os.path.commonpath([results.resolve(), path.parent.resolve()]) != str(results.resolve()):
+                raise RunError(f"cannot publish {path.name!r}: {path.parent} leads out of {results}")
+            if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
+                write_atomic(path, data)
+
+
+def _note(kind: str, at: str, data: Mapping[str, Json]) -> dict[str, Any]:
+    return {"time": round(time.time(), 3), "note": kind, "at": at, "data": data}

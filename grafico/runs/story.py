@@ -1,0 +1,173 @@
+"""The journal as a story: what happened in a lane, when, and why."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from grafico.calculations import Json
+from grafico.runs.replay import member_of
+
+__all__ = ["StoryEvent", "tell"]
+
+Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoryEvent:
+    """One thing that happened."""
+
+    time: float
+    """Seconds since the epoch."""
+    at: str
+    """Position, ``<lane>@<step>.<ordinal>``; empty for what concerns the whole run."""
+    kind: str
+    text: str
+    counts: bool
+    """False if it was superseded since."""
+    data: Mapping[str, Json]
+
+    @property
+    def when(self) -> str:
+        """UTC, ISO 8601."""
+        return datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def __str__(self) -> str:
+        return f"{self.when}  {self.text}{'' if self.counts else '  [superseded]'}"
+
+
+def tell(kind: str, data: Data) -> str:
+    """Return what an entry of a kind says, in a sentence."""
+    teller = TELLERS.get(kind)
+    if teller is not None:
+        return teller(data)
+    return f"{kind}: {listing(data)}" if data else kind
+
+
+def listing(data: Data) -> str:
+    """Return the values of a mapping in one line."""
+    return ", ".join(f"{name} {short(value)}" for name, value in data.items() if value not in (None, "", [], {}))
+
+
+def short(value: Any, most: int = 200) -> str:
+    """Return a value in few characters."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def enter(data: Data) -> str:
+    """Tell of a node that was entered."""
+    given = listing(data.get("parameters") or {})
+    return f"entered {data.get('node')}" + (f" ({given})" if given else "")
+
+
+def route(data: Data) -> str:
+    """Tell of a route, with who chose it and why, and what guards forbade."""
+    chosen = data.get("successor")
+    text = f"routed to {chosen}" if chosen else "no successor"
+    text += f" by {data.get('by', 'nobody')}"
+    if data.get("by") not in {"forced", "rule"}:
+        text += f" (confidence {data.get('confidence', 1.0):g})"
+    if data.get("reasoning"):
+        text += f": {short(data['reasoning'])}"
+    for name, why in vetoes(data.get("vetoes")):
+        text += f"; {name} was vetoed: {short(why)}"
+    return text
+
+
+def vetoes(given: Any) -> Iterable[tuple[str, str]]:
+    """Return successor and reason of each veto, whether they are kept as a mapping or as a list."""
+    if isinstance(given, Mapping):
+        return [(str(name), str(why)) for name, why in given.items()]
+    return [(str(v.get("successor", "")), str(v.get("reason", ""))) for v in given or () if isinstance(v, Mapping)]
+
+
+def compute(data: Data) -> str:
+    """Tell of a calculation's answer."""
+    name = data.get("name")
+    if data.get("status") == "success":
+        return f"{name} {'was reused: committed before' if data.get('reused') else 'succeeded'}"
+    return f"{name} failed: {failure(data)}"
+
+
+def failure(data: Data) -> str:
+    """Return kind and message of a failure."""
+    found = data.get("failure") or {}
+    attempts = len(found.get("history") or ())
+    tried = f" after {attempts} attempts" if attempts > 1 else ""
+    return f"{found.get('kind', 'failure')}{tried}: {short(found.get('message', ''))}"
+
+
+def start(data: Data) -> str:
+    """Tell of an attempt that was handed to the cluster."""
+    return f"{data.get('label') or data.get('name')}: attempt {data.get('attempt', 1)} handed to the cluster"
+
+
+def attempt(data: Data) -> str:
+    """Tell how an attempt ended, and what the next one changes."""
+    text = f"{data.get('label') or data.get('name')}: attempt {data.get('number', 1)} "
+    seconds = f" after {float(data['seconds']):.1f} s" if data.get("seconds") is not None else ""
+    if data.get("status") == "success":
+        return f"{text}succeeded{seconds}"
+    text += f"failed{seconds}: {data.get('kind')}: {short(data.get('message', ''))}"
+    if data.get("worker"):
+        text += f" (on {data['worker']})"
+    return text + (f"; next: {data['next']}" if data.get("next") else "; no further attempt")
+
+
+def lanes(data: Data) -> str:
+    """Tell of a fan-out."""
+    keys = list(data.get("keys") or ())
+    shown = ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")
+    return f"opened {len(keys)} lanes of {data.get('label') or data.get('target')}: {shown}"
+
+
+def ended(what: str) -> Callable[[Data], str]:
+    """Return the teller of an end."""
+
+    def teller(data: Data) -> str:
+        return f"{what} ended in success" if data.get("status") == "success" else f"{what} failed: {failure(data)}"
+
+    return teller
+
+
+def value(data: Data) -> str:
+    """Tell of a value from outside."""
+    return f"value {data.get('name')} = {short(data.get('value'), 80)}"
+
+
+def segment(data: Data) -> str:
+    """Tell of a controller that began or went on."""
+    who = f"controller {data.get('epoch')} (process {data.get('pid')} on {data.get('host')})"
+    if not data.get("previous"):
+        return f"{who} began"
+    return f"{who} went on from segment {data['previous']}, byte {data.get('continues')}"
+
+
+def invalidate(data: Data) -> str:
+    """Tell what a resume does again."""
+    count = sum(len(places) for places in data.get("supersedes", {}).values())
+    again = [
+        f"{what} in {member_of(at.rpartition('@')[0]) or 'the root'} ({short(why)})"
+        for at, _, what, why in data.get("retries", ())
+    ]
+    shown = "; ".join(again[:5]) + (f"; and {len(again) - 5} more" if len(again) > 5 else "")
+    return f"resumed: {count} records no longer count, to do again {shown}"
+
+
+TELLERS: Mapping[str, Callable[[Data], str]] = {
+    "attempt": attempt,
+    "compute": compute,
+    "delivery": lambda data: f"was given the outcome of lane {data.get('key')}",
+    "end": ended("the run"),
+    "enter": enter,
+    "invalidate": invalidate,
+    "lane_end": ended("the lane"),
+    "lanes": lanes,
+    "published": lambda data: f"published {data.get('name')}",
+    "route": route,
+    "segment": segment,
+    "start": start,
+    "taken_over": lambda data: f"the run was taken over: {data.get('reason')}",
+    "value": value,
+}
