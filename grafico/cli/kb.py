@@ -1,0 +1,249 @@
+"""`grafico kb`: ask the knowledge base, look at an entity, see the schema, make the store anew."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, out, print_json, say, show_table
+
+if TYPE_CHECKING:
+    from grafico.knowledge import KnowledgeBase, QueryResult, Term
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="The knowledge base.")
+
+Store: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--store", help="Folder of the knowledge base. [default: $GRAFICO_KB, else the user's data folder]"),
+]
+CELL = 70
+
+
+@app.command()
+def query(
+    text: Annotated[str | None, typer.Argument(metavar="QUERY", help="SPARQL; '-' reads standard input.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from a file.")] = None,
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", "-b", metavar="NAME=VALUE", help="Give ?NAME a value: a number, an <IRI>, else text."),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Rows shown at most.")] = 1000,
+    timeout: Annotated[float, typer.Option(help="Seconds after which the query is ended.")] = 30.0,
+    store: Store = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a read-only SPARQL query over all runs.
+
+    The prefixes chem, grafico, prov, rdfs, qudt, unit and some more need no declaration:
+    grafico kb query 'SELECT ?name ?inchikey { ?m a chem:Molecule ; rdfs:label ?name ; chem:inchikey ?inchikey }'
+    """
+    knowledge = _knowledge(store)
+    result = knowledge.query(_text(text, file), bind=_bindings(bind or []), limit=limit, timeout_s=timeout)
+    if as_json:
+        print_json(result.sparql_json())
+        return
+    if result.boolean is not None:
+        out().print("yes" if result.boolean else "no")
+        return
+    _print_rows(result)
+
+
+@app.command()
+def show(
+    iri: Annotated[str, typer.Argument(metavar="IRI", help="An IRI, or a prefixed name such as id:Molecule/….")],
+    store: Store = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what is known of one thing, and what refers to it."""
+    from grafico.errors import KnowledgeError
+    from grafico.knowledge import Term, check_iri, expand, shorten
+
+    knowledge = _knowledge(store)
+    subject = Term(type="uri", value=check_iri(expand(iri)))
+    about = knowledge.query(
+        "SELECT ?run ?property ?value WHERE { GRAPH ?run { ?s ?property ?value } } ORDER BY ?run ?property ?value",
+        bind={"s": subject},
+    )
+    refer = knowledge.query(
+        "SELECT DISTINCT ?subject ?property WHERE { ?subject ?property ?o FILTER(?property != rdf:first) } "
+        "ORDER BY ?property ?subject",
+        bind={"o": subject},
+        limit=100,
+    )
+    if not about.rows and not refer.rows:
+        raise KnowledgeError(
+            f"the knowledge base {knowledge.folder} holds nothing about <{subject.value}>",
+            hint="`grafico kb query` finds things; `grafico kb rebuild RUNS` loads runs that are missing",
+        )
+    if as_json:
+        print_json({"iri": subject.value, "properties": about.values(), "referred_to_by": refer.values()})
+        return
+    console = out()
+    by_run: dict[str, list[list[Any]]] = {}
+    for run, predicate, value in about.rows:
+        assert run is not None
+        by_run.setdefault(run.value, []).append([_cell(predicate), _cell(value)])
+    for run_iri, rows in by_run.items():
+        show_table(console, f"{shorten(subject.value)} in {shorten(run_iri)}", ["property", "value"], rows)
+    if refer.rows:
+        rows = [[_cell(term) for term in row] for row in refer.rows]
+        show_table(console, "referred to by", ["subject", "property"], rows)
+
+
+@app.command()
+def schema(
+    name: Annotated[str | None, typer.Argument(metavar="CLASS", help="Only this class: its name or its IRI.")] = None,
+    store: Store = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the classes and properties that the knowledge base uses, with units."""
+    classes = _schema(_knowledge(store), name)
+    if as_json:
+        print_json({"classes": classes})
+        return
+    console = out()
+    for found in classes:
+        title = f"{found['name']}: {found['description']}" if found["description"] else found["name"]
+        rows = [[p["name"], p["range"], p["unit"], p["description"]] for p in found["properties"]]
+        show_table(console, title, ["property", "values", "unit", "description"], rows)
+    if not classes:
+        console.print("The knowledge base is empty." if name is None else f"There is no class {name!r} in it.")
+
+
+@app.command()
+def rebuild(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Run folders, or folders that hold run folders.")
+    ] = None,
+    store: Store = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make the store anew from the run folders that it knows, and from those given."""
+    done = _knowledge(store).rebuild(folders or [])
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+    else:
+        out().print(f"{len(done.runs)} runs, {done.triples} triples")
+    for problem in done.problems:
+        say(f"grafico: not loaded: {problem}")
+    raise typer.Exit(SOME_FAILED if done.problems else DONE)
+
+
+def _knowledge(store: Path | None) -> "KnowledgeBase":
+    from grafico.knowledge import KnowledgeBase
+
+    return KnowledgeBase(store)
+
+
+def _text(text: str | None, file: Path | None) -> str:
+    from grafico.errors import QueryError
+
+    if (text is None) == (file is None):
+        raise QueryError("give the query as an argument, or name a file with --file; one of the two")
+    if file is not None:
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise QueryError(f"the query cannot be read from {file}: {error}") from error
+    assert text is not None
+    return sys.stdin.read() if text == "-" else text
+
+
+def _bindings(pairs: list[str]) -> dict[str, Any]:
+    from grafico.errors import QueryError
+    from grafico.knowledge import Term, check_iri
+
+    bound: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise QueryError(f"--bind {pair!r}: NAME=VALUE was expected")
+        name = name.removeprefix("?")
+        if value.startswith("<") and value.endswith(">"):
+            bound[name] = Term(type="uri", value=check_iri(value[1:-1]))
+        else:
+            bound[name] = _number(value)
+    return bound
+
+
+def _number(value: str) -> int | float | str:
+    for read in (int, float):
+        try:
+            return read(value)
+        except ValueError:
+            continue
+    return value
+
+
+def _print_rows(result: "QueryResult") -> None:
+    console = out()
+    rows = [[_cell(term) for term in row] for row in result.rows]
+    show_table(console, "", result.variables, rows)
+    more = "; there are more, raise --limit to see them" if result.truncated else ""
+    say(f"{len(rows)} row{'' if len(rows) == 1 else 's'} in {result.seconds:.3f} s{more}")
+
+
+def _cell(term: "Term | None") -> Any:
+    from grafico.knowledge import shorten
+
+    if term is None:
+        return None
+    if term.type == "uri":
+        return shorten(term.value)
+    value = term.python()
+    if isinstance(value, str) and len(value) > CELL:
+        return f"{value[: CELL - 1]}…"
+    return value
+
+
+_CLASSES = """
+SELECT DISTINCT ?class ?name ?comment WHERE {
+  ?class a owl:Class ; rdfs:label ?name . OPTIONAL { ?class rdfs:comment ?comment }
+} ORDER BY ?name ?class"""
+_PARENTS = "SELECT DISTINCT ?class ?above WHERE { ?class a owl:Class ; rdfs:subClassOf+ ?above }"
+_PROPERTIES = """
+SELECT DISTINCT ?property ?class ?name ?comment ?range ?unit WHERE {
+  ?property grafico:usedBy ?class ; rdfs:label ?name .
+  OPTIONAL { ?property rdfs:comment ?comment } OPTIONAL { ?property rdfs:range ?range }
+  OPTIONAL { ?property qudt:hasUnit ?unit }
+} ORDER BY ?class ?name"""
+
+
+def _schema(knowledge: "KnowledgeBase", name: str | None) -> list[dict[str, Any]]:
+    from grafico.knowledge import Unit, expand, shorten
+
+    classes = knowledge.query(_CLASSES, limit=10_000).values()
+    above: dict[str, set[str]] = {}
+    for row in knowledge.query(_PARENTS, limit=10_000).values():
+        above.setdefault(row["class"], set()).add(row["above"])
+    properties = knowledge.query(_PROPERTIES, limit=10_000).values()
+    found = []
+    for row in classes:
+        iri = row["class"]
+        if name is not None and name.lower() != row["name"].lower() and expand(name) != iri:
+            continue
+        lineage = {iri, *above.get(iri, ())}
+        own = {
+            p["property"]: {
+                "iri": p["property"],
+                "name": shorten(p["property"]),
+                "range": shorten(p["range"]) if p["range"] else None,
+                "unit": Unit.symbol_of(p["unit"]) if p["unit"] else None,
+                "description": p["comment"],
+            }
+            for p in properties
+            if p["class"] in lineage
+        }
+        found.append(
+            {
+                "iri": iri,
+                "name": shorten(iri),
+                "description": row["comment"],
+                "subclass_of": sorted(above.get(iri, ())),
+                "properties": sorted(own.values(), key=lambda p: p["name"]),
+            }
+        )
+    return found

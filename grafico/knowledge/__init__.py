@@ -1,0 +1,71 @@
+"""The knowledge base: entities with IRIs, their graph, the embedded store and read-only queries."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grafico.knowledge.arrays import Array
+    from grafico.knowledge.entity import Entity, entity_classes
+    from grafico.knowledge.fields import Iri, Property, Unit
+    from grafico.knowledge.location import KnowledgeWarning, default_folder
+    from grafico.knowledge.mapper import describe, n_quads
+    from grafico.knowledge.provenance import Execution, RouteTaken, Run, Software, grafico_agent, run_iri, software
+    from grafico.knowledge.query import QueryResult, Term
+    from grafico.knowledge.run import RunKnowledge
+    from grafico.knowledge.schema import schema_of
+    from grafico.knowledge.store import KnowledgeBase, Loaded, Rebuilt
+    from grafico.knowledge.vocabulary import PREFIXES, check_iri, expand, shorten
+
+__all__ = [
+    "PREFIXES",
+    "Array",
+    "Entity",
+    "Execution",
+    "Iri",
+    "KnowledgeBase",
+    "KnowledgeWarning",
+    "Loaded",
+    "Property",
+    "QueryResult",
+    "Rebuilt",
+    "RouteTaken",
+    "Run",
+    "RunKnowledge",
+    "Software",
+    "Term",
+    "Unit",
+    "check_iri",
+    "default_folder",
+    "describe",
+    "entity_classes",
+    "expand",
+    "grafico_agent",
+    "n_quads",
+    "run_iri",
+    "schema_of",
+    "shorten",
+    "software",
+]
+
+_HOMES = {
+    "arrays": ("Array",),
+    "entity": ("Entity", "entity_classes"),
+    "fields": ("Iri", "Property", "Unit"),
+    "location": ("KnowledgeWarning", "default_folder"),
+    "mapper": ("describe", "n_quads"),
+    "provenance": ("Execution", "RouteTaken", "Run", "Software", "grafico_agent", "run_iri", "software"),
+    "query": ("QueryResult", "Term"),
+    "run": ("RunKnowledge",),
+    "schema": ("schema_of",),
+    "store": ("KnowledgeBase", "Loaded", "Rebuilt"),
+    "vocabulary": ("PREFIXES", "check_iri", "expand", "shorten"),
+}
+
+
+# Names are looked up on first use: the process that answers a query starts twice as fast without the models.
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"grafico.knowledge.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

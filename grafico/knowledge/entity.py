@@ -1,0 +1,162 @@
+"""An entity: a Pydantic model with an IRI."""
+
+import enum
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from grafico.calculations import ArtifactRef, canonical_json
+from grafico.errors import BadInput, KnowledgeError
+from grafico.knowledge.fields import Property
+from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri
+
+__all__ = ["Entity", "entity_classes", "known_class", "lineage"]
+
+_REGISTRY: dict[str, type["Entity"]] = {}
+
+
+class Entity(BaseModel):
+    """A thing with an IRI.
+
+    A subclass is an OWL class and its fields are properties. A class may name the fields that identify it as its
+    ``natural_key``: its IRI is then derived from them, so whoever finds the same thing names it alike. Otherwise a
+    UUID is minted. Two entities are equal if they have the same class and IRI. Entities are not frozen, so that they
+    may refer to each other in circles; the IRI and the natural key are.
+    """
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, revalidate_instances="never")
+
+    namespace: ClassVar[str] = GRAFICO
+    """Where the class and the properties it declares live."""
+    natural_key: ClassVar[tuple[str, ...]] = ()
+    also: ClassVar[tuple[str, ...]] = ()
+    """IRIs of classes of other vocabularies that this class is a subclass of."""
+
+    iri: str = Field(default="", description="identifier; derived or minted if not given")
+    label: Annotated[str | None, Property(RDFS + "label")] = Field(default=None, description="what people call it")
+
+    _source: Callable[["Entity"], None] | None = PrivateAttr(default=None)
+    """Fills in an entity that has only been referred to so far."""
+
+    @classmethod
+    def class_iri(cls) -> str:
+        """Return the IRI of the OWL class."""
+        return cls.namespace + cls.__name__
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        iri = check_iri(cls.class_iri())
+        other = _REGISTRY.get(iri)
+        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise KnowledgeError(
+                f"{cls.__module__}.{cls.__qualname__} and {other.__module__}.{other.__qualname__} are both <{iri}>",
+                hint="give one of them another name or namespace",
+            )
+        for name in cls.natural_key:
+            if name not in cls.model_fields:
+                raise KnowledgeError(f"{cls.__qualname__}: the natural key names {name!r}, which is no field")
+        _REGISTRY[iri] = cls
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Derive or mint the IRI."""
+        iri = check_iri(self.iri) if self.iri else derived_iri(self) if self.natural_key else minted_iri(type(self))
+        self.__dict__["iri"] = iri
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the fields are here; False for an entity that has only been referred to."""
+        return self._source is None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "iri" or name in self.natural_key:
+            raise KnowledgeError(f"{type(self).__name__}.{name} identifies the entity and cannot be changed")
+        super().__setattr__(name, value)
+
+    # Fields of an entity that has only been referred to are absent, so looking one up ends here.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields and self._source is not None:
+                self._source(self)
+                return getattr(self, name)
+            return super().__getattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.iri == other.iri if isinstance(other, Entity) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.iri)
+
+    def __repr__(self) -> str:
+        label = self.__dict__.get("label")
+        return f"{type(self).__name__}(<{self.iri}>{f', {label!r}' if label else ''})"
+
+    __str__ = __repr__
+
+
+def derived_iri(entity: Entity) -> str:
+    """Return the IRI that follows from the natural key.
+
+    The name in it is that of the class that declares the key, so that a subclass which inherits the key
+    is the same thing.
+    """
+    cls = type(entity)
+    owner = next(base for base in cls.__mro__ if issubclass(base, Entity) and "natural_key" in vars(base))
+    key = {name: _key_value(getattr(entity, name)) for name in cls.natural_key}
+    try:
+        body = canonical_json({"class": owner.namespace + owner.__name__, "key": key})
+    except BadInput as error:
+        raise KnowledgeError(f"{cls.__name__}: no IRI follows from {key}: {error}") from error
+    return f"{ID}{owner.__name__}/{hashlib.sha256(body).hexdigest()[:32]}"
+
+
+def minted_iri(cls: type[Entity]) -> str:
+    """Return a fresh IRI."""
+    return f"{ID}{cls.__name__}/{uuid.uuid4().hex}"
+
+
+def _key_value(value: Any) -> Any:
+    if isinstance(value, Entity):
+        return {"iri": value.iri}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if value is None or isinstance(value, str | bool | float):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else {"int": str(value)}
+    if isinstance(value, datetime | date):
+        return {"time": value.isoformat()}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, ArtifactRef):
+        return {"sha256": value.digest}
+    if isinstance(value, list | tuple):
+        return [_key_value(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return {"set": sorted((_key_value(item) for item in value), key=canonical_json)}
+    if isinstance(value, dict):
+        return {"map": [[str(name), _key_value(item)] for name, item in sorted(value.items())]}
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        digest = hashlib.sha256(value.tobytes(order="C")).hexdigest()
+        return {"dtype": value.dtype.str, "shape": list(value.shape), "sha256": digest}
+    raise KnowledgeError(f"a value of type {type(value).__name__} cannot be part of a natural key")
+
+
+def known_class(iri: str) -> type[Entity] | None:
+    """Return the class of an OWL class's IRI, if a module that is loaded defines it."""
+    return _REGISTRY.get(iri)
+
+
+def entity_classes() -> list[type[Entity]]:
+    """Return all entity classes of the modules that are loaded."""
+    return sorted(_REGISTRY.values(), key=lambda cls: cls.class_iri())
+
+
+def lineage(cls: type[Entity]) -> Iterable[type[Entity]]:
+    """Yield the class and the entity classes above it, up to but not including :class:`Entity`."""
+    return (base for base in cls.__mro__ if issubclass(base, Entity) and base is not Entity)

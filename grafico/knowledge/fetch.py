@@ -1,0 +1,261 @@
+"""From triples back to entities.
+
+An entity may be described in the graphs of several runs. Its fields are then taken from the run that was committed
+last (or from the one that is asked for), never mixed.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, MutableMapping
+from datetime import date, datetime
+from typing import Any
+
+from grafico.calculations import ArtifactRef
+from grafico.errors import KnowledgeError
+from grafico.knowledge.arrays import decode_array
+from grafico.knowledge.entity import Entity, known_class
+from grafico.knowledge.mapper import enum_iri
+from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
+from grafico.knowledge.vocabulary import GRAFICO, RDF, XSD, check_iri
+
+__all__ = ["COMMITTED", "Fetcher"]
+
+COMMITTED = GRAFICO + "committedAt"
+"""Property of a run's graph: when it was last changed."""
+
+Filler = Callable[[Entity], None]
+
+
+class Fetcher:
+    """Builds entities from an open store.
+
+    Parameters
+    ----------
+    store
+        A :class:`pyoxigraph.Store`, open as long as the fetcher is used.
+    identity
+        The entities that exist already: one IRI is one object.
+    lazy
+        What fills in, later, an entity beyond the depth.
+    graph
+        IRI of the only run to read.
+    """
+
+    def __init__(
+        self, store: Any, identity: MutableMapping[str, Entity], *, lazy: Filler, graph: str | None = None
+    ) -> None:
+        import pyoxigraph
+
+        self._rdf = pyoxigraph
+        self._store = store
+        self._identity = identity
+        self._lazy = lazy
+        self._graph = None if graph is None else pyoxigraph.NamedNode(check_iri(graph))
+        self._ages: dict[str, str] = {}
+
+    def fetch(self, iri: str, depth: int | None = 0) -> Entity:
+        """Return an entity.
+
+        Parameters
+        ----------
+        iri
+            Which.
+        depth
+            How many references to follow: 0 the entity's own fields, n, or None for all.
+
+        Raises
+        ------
+        KnowledgeError
+            There is no such entity, its class is not known here, or a field is missing or damaged.
+        """
+        root = self._reference(check_iri(iri))
+        level, seen, remaining = [root], {root.iri}, depth
+        while level:
+            following: list[Entity] = []
+            for entity in level:
+                self._fill(entity)
+                for other in _references(entity):
+                    if other.iri not in seen:
+                        seen.add(other.iri)
+                        following.append(other)
+            if remaining is not None:
+                if remaining == 0:
+                    break
+                remaining -= 1
+            level = following
+        return root
+
+    def fill(self, entity: Entity) -> None:
+        """Load the fields of an entity that has only been referred to."""
+        self._fill(entity)
+
+    def _fill(self, entity: Entity) -> None:
+        if entity.loaded:
+            return
+        values = self._pairs(entity.iri)
+        filled: dict[str, Any] = {"iri": entity.iri}
+        for plan in plan_of(type(entity)):
+            try:
+                filled[plan.name] = self._field(plan, type(entity), values)
+            except (KnowledgeError, ValueError, OverflowError, binascii.Error) as error:
+                raise KnowledgeError(f"{type(entity).__name__} <{entity.iri}>, field {plan.name}: {error}") from error
+        entity.__dict__.update(filled)
+        entity.__pydantic_fields_set__.update(filled)
+        _set_source(entity, None)
+
+    def _reference(self, iri: str) -> Entity:
+        known = self._identity.get(iri)
+        if known is not None:
+            return known
+        cls = self._class(iri)
+        entity = cls.model_construct(iri=iri)
+        # Defaults would hide what has not been loaded yet.
+        entity.__dict__.clear()
+        entity.__dict__["iri"] = iri
+        _set_source(entity, self._lazy)
+        self._identity[iri] = entity
+        return entity
+
+    def _class(self, iri: str) -> type[Entity]:
+        stated = {term.value for term in self._pairs(iri).get(RDF + "type", [])}
+        if not stated:
+            raise KnowledgeError(f"the knowledge base has no entity <{iri}>", hint="look with `grafico kb query`")
+        known = [cls for cls in map(known_class, sorted(stated)) if cls is not None]
+        if not known:
+            raise KnowledgeError(
+                f"<{iri}> is of a class that is not known here: {', '.join(sorted(stated))}",
+                hint="import the module that defines it",
+            )
+        return max(known, key=lambda cls: len(cls.__mro__))
+
+    def _pairs(self, iri: str) -> dict[str, list[Any]]:
+        by_graph: dict[str, dict[str, list[Any]]] = {}
+        for quad in self._store.quads_for_pattern(self._rdf.NamedNode(iri), None, None, self._graph):
+            pairs = by_graph.setdefault(quad.graph_name.value, {})
+            pairs.setdefault(quad.predicate.value, []).append(quad.object)
+        described = [graph for graph, pairs in by_graph.items() if RDF + "type" in pairs or RDF + "first" in pairs]
+        if not described:
+            return {}
+        if len(described) == 1:
+            return by_graph[described[0]]
+        return by_graph[max(described, key=lambda graph: (self._age(graph), graph))]
+
+    def _age(self, graph: str) -> str:
+        if graph not in self._ages:
+            node, when = self._rdf.NamedNode(graph), self._rdf.NamedNode(COMMITTED)
+            found = [quad.object.value for quad in self._store.quads_for_pattern(node, when, None, node)]
+            self._ages[graph] = max(found, default="")
+        return self._ages[graph]
+
+    def _field(self, plan: FieldPlan, cls: type[Entity], values: dict[str, list[Any]]) -> Any:
+        terms = values.get(plan.predicate, [])
+        if plan.container == "list" and plan.order in values:
+            return plan.build(self._value(term, plan) for term in self._list(values[plan.order]))
+        if plan.container == "set":
+            return plan.build(self._value(term, plan) for term in terms)
+        if terms and plan.container == "one":
+            if len(terms) > 1:
+                raise KnowledgeError(f"one value was expected, {len(terms)} were found")
+            return self._value(terms[0], plan)
+        if any(term.value == plan.predicate for term in values.get(GRAFICO + "unset", [])) or plan.null_default:
+            return None
+        if plan.required:
+            if plan.optional:
+                return None
+            raise KnowledgeError("a value is missing")
+        return cls.model_fields[plan.name].get_default(call_default_factory=True, validated_data={})
+
+    def _list(self, heads: list[Any]) -> list[Any]:
+        if len(heads) != 1:
+            raise KnowledgeError("the list has several beginnings")
+        cell, terms, seen = heads[0].value, [], set()
+        while cell != RDF + "nil":
+            pairs = self._pairs(cell)
+            if cell in seen or len(pairs.get(RDF + "first", [])) != 1 or len(pairs.get(RDF + "rest", [])) != 1:
+                raise KnowledgeError("the list is damaged")
+            seen.add(cell)
+            terms.append(pairs[RDF + "first"][0])
+            cell = pairs[RDF + "rest"][0].value
+        return terms
+
+    def _value(self, term: Any, plan: FieldPlan) -> Any:
+        if plan.kind == "entity":
+            entity = self._reference(self._iri(term))
+            if not isinstance(entity, plan.types):
+                expected = " or ".join(cls.__name__ for cls in plan.types)
+                raise KnowledgeError(f"{expected} was expected, {entity!r} was found")
+            return entity
+        if plan.kind == "iri":
+            return self._iri(term)
+        if plan.kind == "artifact":
+            return self._artifact(self._iri(term))
+        if plan.kind == "enum":
+            return self._member(self._iri(term), plan)
+        if not isinstance(term, self._rdf.Literal):
+            raise KnowledgeError(f"a literal was expected, {term} was found")
+        if plan.kind == "array":
+            return decode_array(term.value)
+        if plan.kind == "json":
+            import json
+
+            return json.loads(term.value)
+        return _scalar(term.value, term.datatype.value, plan)
+
+    def _iri(self, term: Any) -> str:
+        if not isinstance(term, self._rdf.NamedNode):
+            raise KnowledgeError(f"an IRI was expected, {term} was found")
+        return str(term.value)
+
+    def _member(self, iri: str, plan: FieldPlan) -> Any:
+        for member in plan.types[0]:  # type: ignore[attr-defined]
+            if enum_iri(member, plan) == iri:
+                return member
+        raise KnowledgeError(f"<{iri}> is no member of {plan.types[0].__name__}")
+
+    def _artifact(self, iri: str) -> ArtifactRef:
+        pairs = self._pairs(iri)
+        try:
+            digest, media_type, size = (pairs[GRAFICO + name][0].value for name in ("sha256", "mediaType", "size"))
+        except (KeyError, IndexError) as error:
+            raise KnowledgeError(f"the artifact <{iri}> is not described") from error
+        return ArtifactRef(digest=digest, media_type=media_type, size=int(size))
+
+
+def _set_source(entity: Entity, source: Filler | None) -> None:
+    private = entity.__pydantic_private__
+    assert private is not None
+    private["_source"] = source
+
+
+def _references(entity: Entity) -> list[Entity]:
+    found: list[Entity] = []
+    for plan in plan_of(type(entity)):
+        value = entity.__dict__[plan.name]
+        if plan.kind == "entity" and value is not None:
+            found.extend([value] if plan.container == "one" else value)
+    return found
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    DATATYPES[str]: str,
+    DATATYPES[bool]: lambda text: text in ("true", "1"),
+    DATATYPES[int]: int,
+    DATATYPES[float]: lambda text: float(text.replace("INF", "inf")),
+    DATATYPES[datetime]: lambda text: datetime.fromisoformat(text),
+    DATATYPES[date]: date.fromisoformat,
+    DATATYPES[bytes]: lambda text: base64.b64decode(text, validate=True),
+    XSD + "decimal": float,
+}
+
+
+def _scalar(text: str, datatype: str, plan: FieldPlan) -> Any:
+    reader = _READERS.get(datatype)
+    if reader is None:
+        raise KnowledgeError(f"a literal of type <{datatype}> was not expected")
+    value = reader(text)
+    if type(value) in plan.types:
+        return value
+    if float in plan.types and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    expected = " or ".join(single.__name__ for single in plan.types)
+    raise KnowledgeError(f"{expected} was expected, {text[:60]!r} of type <{datatype}> was found")

@@ -1,0 +1,99 @@
+"""Where the embedded store lives, and what kind of disk that is."""
+
+import os
+import warnings
+from pathlib import Path
+
+from grafico.errors import KnowledgeError
+
+__all__ = ["KnowledgeWarning", "damaged", "database", "default_folder", "network_file_system", "prepare"]
+
+_NETWORK = frozenset(
+    (
+        *("nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "9p", "davfs"),
+        *("lustre", "beegfs", "gpfs", "panfs", "ceph", "glusterfs", "orangefs", "pvfs2", "wekafs"),
+        *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
+    )
+)
+
+
+class KnowledgeWarning(UserWarning):
+    """Something about the knowledge base that works now and may not last."""
+
+
+def default_folder() -> Path:
+    """Return the folder of the store: ``$GRAFICO_KB``, else ``grafico/kb`` in the user's data folder."""
+    if given := os.environ.get("GRAFICO_KB"):
+        return Path(given).expanduser()
+    data = os.environ.get("XDG_DATA_HOME")
+    # The XDG specification has relative paths ignored.
+    base = Path(data) if data and Path(data).is_absolute() else Path.home() / ".local" / "share"
+    return base / "grafico" / "kb"
+
+
+def prepare(folder: Path) -> None:
+    """Create the folder of a store, for its owner alone; warn where it is on a network file system.
+
+    Raises
+    ------
+    KnowledgeError
+        It cannot be created, or is something else.
+    """
+    try:
+        created = not folder.exists()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise KnowledgeError(
+            f"the folder of the knowledge base cannot be made: {folder}: {error.strerror}",
+            hint="set GRAFICO_KB to a folder that you may write to",
+        ) from error
+    kind = network_file_system(folder)
+    if kind and created:
+        warnings.warn(
+            f"the knowledge base {folder} is on a network file system ({kind}); it may be slow or get damaged. "
+            "Set GRAFICO_KB to a folder on a local disk; the run folders may stay where they are.",
+            KnowledgeWarning,
+            stacklevel=3,
+        )
+
+
+def network_file_system(folder: Path) -> str | None:
+    """Return the type of the network file system that holds ``folder``; ``None`` for a local one."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    place = folder.resolve()
+    best, kind = -1, ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        if len(fields) < 5 or not right:
+            continue
+        point = Path(fields[4].replace("\\040", " "))
+        # The last mount over a place is the one that is seen.
+        if (place == point or point in place.parents) and len(point.parts) >= best:
+            best, kind = len(point.parts), right.split()[0]
+    return kind if kind in _NETWORK else None
+
+
+def database(folder: Path) -> Path | None:
+    """Return the current database inside a store's folder, or ``None`` before anything was persisted."""
+    try:
+        name = (folder / "current").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise damaged(folder, error) from error
+    path = folder / name
+    if not name.startswith("oxigraph-") or "/" in name or not path.is_dir():
+        raise damaged(folder, f"{name[:80]!r} is missing")
+    return path
+
+
+def damaged(folder: Path, cause: object) -> KnowledgeError:
+    """Return the error for a store that cannot be opened."""
+    return KnowledgeError(
+        f"the knowledge base {folder} cannot be opened: {cause}",
+        hint="run `grafico kb rebuild`: it makes the store anew from the run folders, which hold everything",
+    )

@@ -1,0 +1,241 @@
+"""How each field of an entity class is written: read once from its annotation."""
+
+import collections.abc
+import enum
+import types
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from grafico.calculations import ArtifactRef
+from grafico.errors import KnowledgeError
+from grafico.knowledge.arrays import ARRAY_DATATYPE, Array
+from grafico.knowledge.entity import Entity
+from grafico.knowledge.fields import Property, Unit, _Link
+from grafico.knowledge.vocabulary import RDF, XSD
+
+__all__ = ["DATATYPES", "FieldPlan", "plan_of"]
+
+Kind = Literal["scalar", "enum", "entity", "iri", "artifact", "array", "json"]
+Container = Literal["one", "list", "set"]
+
+DATATYPES: dict[type, str] = {
+    str: XSD + "string",
+    bool: XSD + "boolean",
+    int: XSD + "integer",
+    float: XSD + "double",
+    datetime: XSD + "dateTime",
+    date: XSD + "date",
+    bytes: XSD + "base64Binary",
+}
+_LISTS = (list, tuple, collections.abc.Sequence)
+_SETS = (set, frozenset, collections.abc.Set)
+_MAPPINGS = (dict, collections.abc.Mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlan:
+    """How one field becomes triples and comes back."""
+
+    name: str
+    predicate: str
+    kind: Kind
+    types: tuple[type, ...]
+    """Python types of one value: scalars, the enum, or entity classes."""
+    container: Container
+    build: Any
+    """``list``, ``tuple``, ``set`` or ``frozenset``."""
+    optional: bool
+    required: bool
+    null_default: bool
+    """Whether an absent value means None."""
+    unit: Unit | None
+    description: str
+    declared_by: type[Entity]
+
+    @property
+    def order(self) -> str:
+        """The property that holds the list in order."""
+        return self.predicate + ".order"
+
+    @property
+    def refers(self) -> bool:
+        """Whether values are resources, not literals."""
+        return self.kind in ("entity", "iri", "enum", "artifact")
+
+    @property
+    def datatype(self) -> str | None:
+        """The datatype of a literal, if there is exactly one."""
+        if self.kind == "array":
+            return ARRAY_DATATYPE
+        if self.kind == "json":
+            return RDF + "JSON"
+        return DATATYPES[self.types[0]] if self.kind == "scalar" and len(self.types) == 1 else None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read from an annotation so far."""
+
+    where: str
+    optional: bool = False
+    container: Container = "one"
+    build: Any = None
+    unit: Unit | None = None
+    link: bool = False
+    predicate: str | None = None
+
+
+@cache
+def plan_of(cls: type[Entity]) -> tuple[FieldPlan, ...]:
+    """Return the plans of all fields but ``iri``.
+
+    Raises
+    ------
+    KnowledgeError
+        A field's type has no form in the graph, or two classes use one property differently.
+    """
+    if cls.model_rebuild(raise_errors=False) is False:
+        raise KnowledgeError(f"{cls.__qualname__}: an annotation names something that is not defined")
+    plans = tuple(_plan(cls, name) for name in cls.model_fields if name != "iri")
+    for plan in plans:
+        _agree(plan)
+    return plans
+
+
+_PROPERTIES: dict[str, FieldPlan] = {}
+
+
+def _agree(plan: FieldPlan) -> None:
+    known = _PROPERTIES.setdefault(plan.predicate, plan)
+    if plan.unit != known.unit or plan.refers != known.refers:
+        raise KnowledgeError(
+            f"{plan.declared_by.__qualname__}.{plan.name} and {known.declared_by.__qualname__}.{known.name} are one "
+            f"property <{plan.predicate}> with different units or kinds",
+            hint="rename one of the fields, or give it a Property of its own",
+        )
+
+
+def _plan(cls: type[Entity], name: str) -> FieldPlan:
+    field = cls.model_fields[name]
+    owner: type[Entity] = [
+        base for base in cls.__mro__ if issubclass(base, Entity) and name in vars(base).get("__annotations__", {})
+    ][-1]
+    reading = _Reading(where=f"{cls.__qualname__}.{name}")
+    for mark in field.metadata:
+        _note(reading, mark)
+    kind, found = _read(field.annotation, reading)
+    default = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+    if reading.optional and reading.container == "set":
+        raise KnowledgeError(f"{reading.where}: a set cannot be None as well", hint="an empty set says the same")
+    return FieldPlan(
+        name=name,
+        predicate=reading.predicate or owner.namespace + _camel(name),
+        kind=kind,
+        types=found,
+        container=reading.container,
+        build=reading.build,
+        optional=reading.optional,
+        required=field.is_required(),
+        null_default=reading.optional and default is None,
+        unit=reading.unit,
+        description=field.description or "",
+        declared_by=owner,
+    )
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _note(reading: _Reading, mark: Any) -> None:
+    if isinstance(mark, Unit):
+        reading.unit = mark
+    elif isinstance(mark, Property):
+        reading.predicate = mark.iri
+    elif isinstance(mark, _Link):
+        reading.link = True
+
+
+def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        for mark in hint.__metadata__:
+            _note(reading, mark)
+        return _read(arguments[0], reading)
+    if origin in (Union, types.UnionType):
+        return _read_union(arguments, reading)
+    if origin in _LISTS or origin in _SETS or hint in (list, tuple, set, frozenset):
+        return _read_container(hint, origin, arguments, reading)
+    if origin in _MAPPINGS or hint in _MAPPINGS:
+        return "json", (dict,)
+    if origin is Literal:
+        return "scalar", tuple(dict.fromkeys(type(value) for value in arguments))
+    if hint is Array:
+        return "array", ()
+    if isinstance(hint, type):
+        return _read_class(hint, reading)
+    raise KnowledgeError(f"{reading.where}: {hint!r} has no form in the knowledge graph", hint=_FORMS)
+
+
+_FORMS = (
+    "use str, bool, int, float, datetime, date, bytes, an Enum, an Entity, Array, ArtifactRef, a mapping of JSON "
+    "values, or a list or set of these"
+)
+
+
+def _read_class(hint: type, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
+    if reading.link and hint is str:
+        return "iri", (str,)
+    if issubclass(hint, Entity):
+        return "entity", (hint,)
+    if issubclass(hint, enum.Enum):
+        return "enum", (hint,)
+    if hint is ArtifactRef:
+        return "artifact", (hint,)
+    if hint in DATATYPES:
+        return "scalar", (hint,)
+    raise KnowledgeError(f"{reading.where}: {hint.__name__} has no form in the knowledge graph", hint=_FORMS)
+
+
+def _read_union(arguments: tuple[Any, ...], reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
+    members = [argument for argument in arguments if argument is not type(None)]
+    if len(members) < len(arguments):
+        if reading.container != "one":
+            raise KnowledgeError(f"{reading.where}: None cannot be an item of a list or set")
+        reading.optional = True
+    read = [_read(member, reading) for member in members]
+    kinds = {kind for kind, _ in read}
+    if len(members) > 1 and (
+        kinds not in ({"scalar"}, {"entity"}) or (reading.container != "one" and not _flat(members))
+    ):
+        raise KnowledgeError(
+            f"{reading.where}: a union of unlike types has no form in the knowledge graph", hint=_FORMS
+        )
+    found = tuple(dict.fromkeys(single for _, singles in read for single in singles))
+    return read[0][0], found
+
+
+def _flat(members: list[Any]) -> bool:
+    return all(isinstance(member, type) for member in members)
+
+
+def _read_container(
+    hint: Any, origin: Any, arguments: tuple[Any, ...], reading: _Reading
+) -> tuple[Kind, tuple[type, ...]]:
+    if reading.container != "one":
+        raise KnowledgeError(f"{reading.where}: a list of lists has no form in the knowledge graph", hint="use Array")
+    items = [argument for argument in arguments if argument is not Ellipsis]
+    if not items or any(item != items[0] for item in items):
+        raise KnowledgeError(f"{reading.where}: a list needs one type of item", hint="use list[...] or tuple[..., ...]")
+    base = origin or hint
+    if base in _SETS:
+        reading.container, reading.build = "set", set if base is set else frozenset
+    else:
+        reading.container, reading.build = "list", list if base is list else tuple
+    kind, found = _read(items[0], reading)
+    if reading.container == "set" and kind in ("array", "json"):
+        raise KnowledgeError(f"{reading.where}: a set of arrays or mappings has no form in the knowledge graph")
+    return kind, found

@@ -1,0 +1,153 @@
+"""The process that answers one query: ``python -m grafico.knowledge.query_child``.
+
+The request is one JSON document on standard input, the answer one on standard output. A query that runs for too long
+is inside compiled code, where no exception reaches it; so the kernel ends this process when its time is over.
+"""
+
+import contextlib
+import json
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from grafico.errors import GraficoError, KnowledgeError, QueryError
+from grafico.knowledge.lock import locked
+from grafico.knowledge.readonly import Checked, check_query
+from grafico.knowledge.vocabulary import PREFIXES, check_iri
+
+__all__ = ["answer", "main"]
+
+PARSE_SECONDS = 10.0
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request; the caller keeps the time."""
+    _limit(PARSE_SECONDS)
+    checked = check_query(request["query"])
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    folder = Path(request["store"])
+    with locked(folder, write=False, wait_s=request["wait_s"]) as turnstile:
+        _progress("locked")
+        _limit(request["timeout_s"])
+        store = _open(folder)
+        turnstile.open()
+        return _run(store, checked, request)
+
+
+def _open(folder: Path) -> Any:
+    import pyoxigraph
+
+    from grafico.knowledge.location import damaged, database
+
+    path = database(folder)
+    if path is None:
+        return pyoxigraph.Store()
+    try:
+        return pyoxigraph.Store.read_only(str(path))
+    except OSError as error:
+        raise damaged(folder, error) from error
+
+
+def _run(store: Any, checked: Checked, request: dict[str, Any]) -> dict[str, Any]:
+    import pyoxigraph
+
+    form = checked.form
+    started = time.perf_counter()
+    try:
+        result = store.query(
+            request["query"],
+            prefixes=PREFIXES,
+            use_default_graph_as_union=not checked.chooses_graphs,
+            substitutions={pyoxigraph.Variable(name): _value(term) for name, term in request["bind"].items()},
+        )
+        if form == "ask":
+            return {"form": form, "boolean": bool(result), "seconds": time.perf_counter() - started}
+        names = (
+            [variable.value for variable in result.variables]
+            if form == "select"
+            else ["subject", "predicate", "object"]
+        )
+        rows, truncated = _rows(result, form, len(names), request["limit"])
+    except SyntaxError as error:
+        raise QueryError(f"the query does not parse: {error}") from error
+    except (ValueError, RuntimeError) as error:
+        raise QueryError(f"the query cannot be answered: {error}") from error
+    except OSError as error:
+        raise KnowledgeError(f"the store cannot be read: {error}", hint="run `grafico kb rebuild`") from error
+    seconds = time.perf_counter() - started
+    return {"form": form, "variables": names, "rows": rows, "truncated": truncated, "seconds": seconds}
+
+
+def _rows(result: Any, form: str, width: int, limit: int) -> tuple[list[list[Any]], bool]:
+    rows: list[list[Any]] = []
+    size = 0
+    for found in result:
+        if len(rows) == limit:
+            return rows, True
+        terms = [found[i] for i in range(width)] if form == "select" else [found.subject, found.predicate, found.object]
+        row = [None if term is None else _term(term) for term in terms]
+        size += sum(len(term["value"]) for term in row if term is not None)
+        if size > MAX_ANSWER_BYTES:
+            return rows, True
+        rows.append(row)
+    return rows, False
+
+
+def _term(term: Any) -> dict[str, str]:
+    import pyoxigraph
+
+    if isinstance(term, pyoxigraph.NamedNode):
+        return {"type": "uri", "value": term.value}
+    if isinstance(term, pyoxigraph.BlankNode):
+        return {"type": "bnode", "value": term.value}
+    if isinstance(term, pyoxigraph.Literal):
+        found = {"type": "literal", "value": term.value}
+        if term.language:
+            found["language"] = term.language
+        elif term.datatype.value != "http://www.w3.org/2001/XMLSchema#string":
+            found["datatype"] = term.datatype.value
+        return found
+    return {"type": "triple", "value": str(term)}
+
+
+def _value(term: dict[str, str]) -> Any:
+    import pyoxigraph
+
+    if term["type"] == "uri":
+        return pyoxigraph.NamedNode(check_iri(term["value"]))
+    datatype = term.get("datatype")
+    return pyoxigraph.Literal(term["value"], datatype=pyoxigraph.NamedNode(datatype) if datatype else None)
+
+
+def _limit(seconds: float) -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+
+
+def _progress(event: str) -> None:
+    sys.stderr.write(event + "\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    """Answer the request on standard input."""
+    request = json.load(sys.stdin)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (request["memory_mib"] * 2**20,) * 2)
+    try:
+        reply = answer(request)
+    except GraficoError as error:
+        reply = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    except MemoryError:
+        reply = {"error": "QueryError", "message": "the query needs too much memory", "hint": "make it narrower"}
+    sys.stdout.write(json.dumps(reply))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

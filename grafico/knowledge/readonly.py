@@ -1,0 +1,154 @@
+"""The gate of queries: what may be asked of a store, decided by a parser.
+
+A query passes if rdflib's SPARQL grammar reads it as SELECT, ASK, CONSTRUCT or DESCRIBE and its tree holds nothing
+that reaches outside the store. The store's own parser might read a text differently, so the bare words are looked at
+as well, by the token rules of the SPARQL grammar.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from grafico.errors import QueryError
+from grafico.knowledge.vocabulary import BASE
+
+__all__ = ["MAX_QUERY_CHARACTERS", "Checked", "check_query"]
+
+MAX_QUERY_CHARACTERS = 50_000
+MAX_NESTING = 60
+
+_FORMS = {"SelectQuery": "select", "AskQuery": "ask", "ConstructQuery": "construct", "DescribeQuery": "describe"}
+
+# Tokens in which a word is no keyword: IRIs, the four kinds of strings, comments, variables, prefixed names.
+_TOKEN = re.compile(
+    r"""
+    (?P<iri><(?:[^<>"{}|^`\\\x00-\x20]|\\[uU][0-9A-Fa-f]+)*>)
+  | (?P<string>\"\"\"(?:(?:\"|\"\")?(?:[^"\\]|\\.))*\"\"\"|'''(?:(?:'|'')?(?:[^'\\]|\\.))*'''
+        |"(?:[^"\\\n\r]|\\.)*"|'(?:[^'\\\n\r]|\\.)*')
+  | (?P<comment>\#[^\n\r]*)
+  | (?P<variable>[?$]\w+)
+  | (?P<prefixed>(?:[^\W\d_][\w.-]*)?:(?:[\w.:%-]|\\.)*|_:[\w.-]+)
+  | (?P<word>[A-Za-z_]\w*)
+  | (?P<other>\s+|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CHANGING = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"))
+_ONLY_READ = "ask with SELECT, ASK, CONSTRUCT or DESCRIBE over what the knowledge base holds"
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+
+
+class Checked(NamedTuple):
+    """What a query that passed is like."""
+
+    form: str
+    """``select``, ``ask``, ``construct`` or ``describe``."""
+    chooses_graphs: bool
+    """Whether it says FROM; otherwise all graphs are read together."""
+
+
+def check_query(text: str) -> Checked:
+    """Return the form of a query that only reads.
+
+    Raises
+    ------
+    QueryError
+        The query is too long, does not parse, changes something, or reaches outside the store.
+    """
+    if not text.strip():
+        raise QueryError("the query is empty", hint="try: SELECT ?m WHERE { ?m a chem:Molecule }")
+    if len(text) > MAX_QUERY_CHARACTERS:
+        raise QueryError(f"the query has {len(text)} characters; at most {MAX_QUERY_CHARACTERS} are read")
+    if "\x00" in text:
+        raise QueryError("the query holds a NUL character")
+    _refuse_disguises(text)
+    _check_words(text)
+    tree = _parse(text)
+    _check_tree(tree)
+    form = _FORMS.get(getattr(tree[1], "name", ""))
+    if form is None:
+        raise QueryError("only SELECT, ASK, CONSTRUCT and DESCRIBE are answered")
+    return Checked(form, any(node.name == "DatasetClause" for node in _nodes(tree)))
+
+
+def _refuse_disguises(text: str) -> None:
+    # SPARQL lets any character be written as \uXXXX before parsing; parsers differ on it, so ASCII may not hide there.
+    for match in _ESCAPE.finditer(text):
+        if int(match[1] or match[2], 16) < 0x80:
+            raise QueryError(f"the query hides an ASCII character in {match[0]}", hint="write the character itself")
+
+
+def _check_words(text: str) -> None:
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        # A parser without a scanner may read a keyword that is glued to another word.
+        bare = match[0].upper().partition(":")[0] if match.lastgroup in ("word", "prefixed") else ""
+        if "SERVICE" in bare:
+            raise QueryError("SERVICE is refused: it asks another server", hint=_ONLY_READ)
+        if match.lastgroup == "word" and bare in _CHANGING:
+            raise QueryError(f"{bare} is refused: it changes the store, and queries only read", hint=_ONLY_READ)
+        if match.lastgroup == "other" and match[0] in "({[":
+            depth += 1
+            if depth > MAX_NESTING:
+                raise QueryError(f"the query is nested more than {MAX_NESTING} levels deep")
+        elif match.lastgroup == "other" and match[0] in ")}]":
+            depth -= 1
+
+
+def _parse(text: str) -> Any:
+    from pyparsing.exceptions import ParseBaseException
+    from rdflib.plugins.sparql.parser import parseQuery
+
+    try:
+        return parseQuery(text)
+    except ParseBaseException as error:
+        raise QueryError(
+            f"the query does not parse: line {error.lineno}, column {error.column}: {error.msg}",
+            hint=_near(text, error.lineno, error.column),
+        ) from error
+    except RecursionError as error:
+        raise QueryError("the query is nested too deeply") from error
+    except Exception as error:
+        raise QueryError(f"the query does not parse: {error}") from error
+
+
+def _near(text: str, line: int, column: int) -> str | None:
+    lines = text.splitlines()
+    if not 1 <= line <= len(lines):
+        return None
+    start = max(0, column - 1)
+    return f"near: {lines[line - 1][start : start + 60].strip() or 'the end of the query'}"
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    from rdflib.plugins.sparql.parserutils import CompValue
+
+    pending, seen = [tree], set()
+    while pending:
+        node = pending.pop()
+        if isinstance(node, str | bytes | int | float) or node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, CompValue):
+            yield node
+            pending.extend(node.values())
+        elif isinstance(node, dict):
+            pending.extend(node.values())
+        else:
+            try:
+                pending.extend(node)
+            except TypeError:
+                continue
+
+
+def _check_tree(tree: Any) -> None:
+    for node in _nodes(tree):
+        if node.name == "ServiceGraphPattern":
+            raise QueryError("SERVICE is refused: it asks another server", hint=_ONLY_READ)
+        if node.name == "DatasetClause":
+            for source in (node.get("default"), node.get("named")):
+                if source is not None and not str(source).startswith(BASE):
+                    raise QueryError(
+                        f"FROM <{source}> is refused: only graphs of the knowledge base can be read",
+                        hint="leave FROM out; all runs are read together, or use GRAPH ?run { … }",
+                    )

@@ -1,0 +1,314 @@
+"""The embedded store: an index on a local disk of what the run folders hold.
+
+``<folder>/current`` names the Oxigraph database in use, ``<folder>/runs.jsonl`` the run folders that were loaded.
+The database is opened under a short lock, used and closed; nothing keeps it open.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import traceback
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field
+
+from grafico.calculations import Model
+from grafico.errors import KnowledgeError
+from grafico.knowledge.entity import Entity
+from grafico.knowledge.fetch import Fetcher
+from grafico.knowledge.location import damaged, database, default_folder, prepare
+from grafico.knowledge.lock import DEFAULT_WAIT_S, locked
+from grafico.knowledge.query import QueryResult, run_query
+from grafico.knowledge.vocabulary import SCHEMA
+
+__all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt"]
+
+QUADS_FILE = "knowledge.nq"
+"""What a run knows, in its folder."""
+
+ResultT = TypeVar("ResultT")
+
+
+class Loaded(Model):
+    """What loading a run changed in the store."""
+
+    added: int = Field(ge=0, description="triples")
+    removed: int = Field(ge=0, description="triples")
+
+
+class Rebuilt(Model):
+    """What a rebuild found."""
+
+    runs: tuple[str, ...] = Field(description="run folders that were loaded")
+    triples: int = Field(ge=0)
+    problems: tuple[str, ...] = Field(default=(), description="run folders that were not loaded, and why")
+
+
+class KnowledgeBase:
+    """The knowledge base in a folder.
+
+    Parameters
+    ----------
+    folder
+        Default: ``$GRAFICO_KB``, else the user's data folder.
+    wait_s
+        Seconds to wait for the lock at most.
+    """
+
+    def __init__(self, folder: Path | None = None, *, wait_s: float = DEFAULT_WAIT_S) -> None:
+        self.folder = (folder or default_folder()).absolute()
+        self.wait_s = wait_s
+        self._identity: weakref.WeakValueDictionary[str, Entity] = weakref.WeakValueDictionary()
+
+    def load_run(self, quads: Path) -> Loaded:
+        """Load a run's N-Quads; what the store held of that run and the file does not is removed.
+
+        Loading the same file again changes nothing. Each of its graphs is replaced in one transaction.
+
+        Raises
+        ------
+        KnowledgeError
+            The file is missing or damaged, or the store is locked or damaged.
+        """
+        graphs = _parse(quads)
+
+        def load(store: Any) -> list[tuple[int, int]]:
+            self._remember(quads.parent)
+            return [_replace(store, graph, wanted) for graph, wanted in graphs.items()]
+
+        counts = self._writing(load)
+        return Loaded(added=sum(c[0] for c in counts), removed=sum(c[1] for c in counts))
+
+    def query(
+        self,
+        query: str,
+        *,
+        bind: Mapping[str, Any] | None = None,
+        timeout_s: float = 30.0,
+        limit: int = 1000,
+        memory_mib: int = 4096,
+    ) -> QueryResult:
+        """Answer a read-only SPARQL query over all runs; see :func:`~grafico.knowledge.query.run_query`."""
+        prepare(self.folder)
+        return run_query(
+            self.folder, query, bind=bind, timeout_s=timeout_s, limit=limit, memory_mib=memory_mib, wait_s=self.wait_s
+        )
+
+    def fetch(self, iri: str, depth: int | None = 0, *, run: str | None = None) -> Entity:
+        """Return the entity with an IRI; one IRI is one object as long as it is in use.
+
+        Parameters
+        ----------
+        iri
+            Which.
+        depth
+            How many references to follow: 0, n, or None for all. What lies beyond is loaded when it is looked at.
+        run
+            IRI of the only run to read; default: the one that was committed last, entity by entity.
+
+        Raises
+        ------
+        KnowledgeError
+            There is no such entity, or its class is not known here.
+        """
+        identity = self._identity if run is None else {}
+        return self._reading(lambda store: self._fetcher(store, identity, run).fetch(iri, depth))
+
+    def runs(self) -> tuple[Path, ...]:
+        """Return the run folders that were loaded, oldest first."""
+        return tuple(Path(folder) for folder in self._remembered())
+
+    def rebuild(self, folders: Iterable[Path] = ()) -> Rebuilt:
+        """Make the store anew from the run folders that it knows and those found in or under ``folders``.
+
+        The old database stays in use until the new one is complete.
+        """
+        prepare(self.folder)
+        with locked(self.folder, write=True, wait_s=self.wait_s):
+            known = dict.fromkeys([*self._remembered(), *map(str, _run_folders(folders))])
+            fresh = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
+            loaded: list[str] = []
+            problems: list[str] = []
+            store = _open(self.folder, fresh)
+            for folder in known:
+                try:
+                    for graph, wanted in _parse(Path(folder) / QUADS_FILE).items():
+                        _replace(store, graph, wanted)
+                    loaded.append(folder)
+                except KnowledgeError as error:
+                    problems.append(error.message)
+            store.flush()
+            triples = len(store)
+            del store
+            self._switch(fresh)
+            _write(self.folder / "runs.jsonl", "".join(json.dumps({"folder": folder}) + "\n" for folder in known))
+        return Rebuilt(runs=tuple(loaded), triples=triples, problems=tuple(problems))
+
+    def dump(self) -> str:
+        """Return all quads as sorted N-Quads, for comparison and exchange."""
+        return self._reading(lambda store: "".join(sorted(f"{quad} .\n" for quad in store)))
+
+    def _fetcher(self, store: Any, identity: Any, run: str | None) -> Fetcher:
+        def lazy(entity: Entity) -> None:
+            self._reading(lambda later: self._fetcher(later, identity, run).fill(entity))
+
+        return Fetcher(store, identity, lazy=lazy, graph=run)
+
+    def _reading(self, use: Callable[[Any], ResultT]) -> ResultT:
+        import pyoxigraph
+
+        prepare(self.folder)
+        with locked(self.folder, write=False, wait_s=self.wait_s) as turnstile:
+            path = database(self.folder)
+            try:
+                store = pyoxigraph.Store() if path is None else pyoxigraph.Store.read_only(str(path))
+            except OSError as error:
+                raise damaged(self.folder, error) from error
+            turnstile.open()
+            return use(store)
+
+    def _writing(self, use: Callable[[Any], ResultT]) -> ResultT:
+        prepare(self.folder)
+        with locked(self.folder, write=True, wait_s=self.wait_s):
+            path = database(self.folder)
+            try:
+                if path is None:
+                    path = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
+                    result = _used(self.folder, path, use)
+                    _write(self.folder / "current", path.name + "\n")
+                else:
+                    result = _used(self.folder, path, use)
+            except BaseException as error:
+                # The database closes when its last reference goes, which must be before the lock does.
+                traceback.clear_frames(error.__traceback__)
+                raise
+            _tidy(path)
+            return result
+
+    def _switch(self, fresh: Path) -> None:
+        _write(self.folder / "current", fresh.name + "\n")
+        for old in self.folder.glob("oxigraph-*"):
+            if old != fresh:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _remembered(self) -> list[str]:
+        try:
+            lines = (self.folder / "runs.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        found: dict[str, None] = {}
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found[str(json.loads(line)["folder"])] = None
+        return list(found)
+
+    def _remember(self, folder: Path) -> None:
+        place = str(folder.resolve())
+        if place in self._remembered():
+            return
+        with (self.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
+            file.write("\n" * _torn(self.folder / "runs.jsonl") + json.dumps({"folder": place}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _torn(path: Path) -> bool:
+    data = path.read_bytes() if path.exists() else b""
+    return bool(data) and not data.endswith(b"\n")
+
+
+def _used(folder: Path, path: Path, use: Callable[[Any], ResultT]) -> ResultT:
+    store = _open(folder, path)
+    try:
+        result = use(store)
+        store.flush()
+    except OSError as error:
+        raise damaged(folder, error) from error
+    return result
+
+
+def _open(folder: Path, path: Path) -> Any:
+    import pyoxigraph
+
+    try:
+        return pyoxigraph.Store(str(path))
+    except OSError as error:
+        if "lock" in str(error).lower() and "LOCK" in str(error):
+            raise KnowledgeError(
+                f"the database {path} is open in another program", hint="close it; grafico opens it under its own lock"
+            ) from error
+        raise damaged(folder, error) from error
+
+
+def _parse(quads: Path) -> dict[Any, set[Any]]:
+    import pyoxigraph
+
+    graphs: dict[Any, set[Any]] = {}
+    try:
+        with quads.open("rb") as file:
+            for quad in pyoxigraph.parse(input=file, format=pyoxigraph.RdfFormat.N_QUADS):
+                graphs.setdefault(quad.graph_name, set()).add(quad)
+    except FileNotFoundError as error:
+        raise KnowledgeError(f"{quads} does not exist", hint="this run has persisted nothing, or was moved") from error
+    except (OSError, SyntaxError, ValueError) as error:
+        raise KnowledgeError(
+            f"{quads} cannot be read: {error}", hint="resume the run: it writes the file anew"
+        ) from error
+    if pyoxigraph.DefaultGraph() in graphs:
+        raise KnowledgeError(f"{quads} holds triples outside a named graph", hint="resume the run: it writes it anew")
+    return graphs
+
+
+def _replace(store: Any, graph: Any, wanted: set[Any]) -> tuple[int, int]:
+    held = set(store.quads_for_pattern(None, None, None, graph))
+    added = wanted - held
+    # Graphs of schemas are named by their content and shared by runs: nothing in them is ever wrong.
+    removed = set() if graph.value.startswith(SCHEMA) else held - wanted
+    if removed:
+        store.update(f"DELETE DATA {{ {_block(graph, removed)} }}; INSERT DATA {{ {_block(graph, added)} }}")
+    elif added:
+        store.extend(added)
+    return len(added), len(removed)
+
+
+def _block(graph: Any, quads: set[Any]) -> str:
+    # Terms print themselves escaped, as N-Triples.
+    return f"GRAPH {graph} {{ {' '.join(f'{q.subject} {q.predicate} {q.object} .' for q in quads)} }}"
+
+
+def _run_folders(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if not folder.is_dir():
+            raise KnowledgeError(f"{folder} is no folder", hint="name a run folder, or a folder that holds run folders")
+        if (folder / QUADS_FILE).is_file():
+            yield folder.resolve()
+        yield from sorted(found.parent.resolve() for found in folder.glob(f"*/{QUADS_FILE}"))
+
+
+def _tidy(path: Path) -> None:
+    # RocksDB keeps an old log from each time it was opened.
+    for old in sorted(path.glob("LOG.old.*"))[:-3]:
+        with contextlib.suppress(OSError):
+            old.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

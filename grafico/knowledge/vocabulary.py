@@ -1,0 +1,108 @@
+"""Namespaces, identifiers and the N-Triples form of terms."""
+
+import re
+
+from grafico.errors import QueryError
+
+__all__ = [
+    "DCTERMS",
+    "GRAFICO",
+    "ID",
+    "OWL",
+    "PREFIXES",
+    "PROV",
+    "QUDT",
+    "RDF",
+    "RDFS",
+    "RUN",
+    "SCHEMA",
+    "SH",
+    "UNIT",
+    "XSD",
+    "check_iri",
+    "expand",
+    "iri_term",
+    "literal_term",
+    "shorten",
+]
+
+BASE = "https://w3id.org/grafico/"
+GRAFICO = BASE + "core#"
+ID = BASE + "id/"
+"""Entities whose IRI is derived or minted."""
+RUN = BASE + "run/"
+"""Runs; also the names of their graphs."""
+SCHEMA = BASE + "schema/"
+"""Graphs that hold the classes and properties of a version of the models, named by digest."""
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+OWL = "http://www.w3.org/2002/07/owl#"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+PROV = "http://www.w3.org/ns/prov#"
+SH = "http://www.w3.org/ns/shacl#"
+DCTERMS = "http://purl.org/dc/terms/"
+QUDT = "http://qudt.org/schema/qudt/"
+UNIT = "http://qudt.org/vocab/unit/"
+
+PREFIXES = {
+    "grafico": GRAFICO,
+    "chem": BASE + "chemistry#",
+    "run": RUN,
+    "id": ID,
+    "rdf": RDF,
+    "rdfs": RDFS,
+    "owl": OWL,
+    "xsd": XSD,
+    "prov": PROV,
+    "dcterms": DCTERMS,
+    "qudt": QUDT,
+    "unit": UNIT,
+}
+"""Prefixes that a query may use without declaring them."""
+
+# IRIREF of the N-Triples grammar, made absolute, and with whole percent escapes only.
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[^\x00-\x20<>\"{}|^`\\%\ud800-\udfff]|%[0-9A-Fa-f]{2})+")
+_ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)}
+_ESCAPES.update(
+    {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", 0x08: "\\b", 0x0C: "\\f"}
+)
+
+
+def check_iri(text: str) -> str:
+    """Return ``text`` if it is an absolute IRI.
+
+    Raises
+    ------
+    QueryError
+        It is none: a relative one, or one with spaces, quotes, braces or angle brackets.
+    """
+    if not isinstance(text, str) or len(text) > 2000 or not _IRI.fullmatch(text):
+        raise QueryError(
+            f"not an absolute IRI: {str(text)[:200]!r}",
+            hint="an IRI reads like https://example.org/thing, without spaces, quotes, braces or angle brackets",
+        )
+    return text
+
+
+def iri_term(iri: str) -> str:
+    """Return the N-Triples form of a checked IRI."""
+    return f"<{iri}>"
+
+
+def literal_term(text: str, datatype: str | None = None) -> str:
+    """Return the N-Triples form of a literal; ``None`` means a plain string."""
+    escaped = text.translate(_ESCAPES)
+    return f'"{escaped}"^^<{datatype}>' if datatype else f'"{escaped}"'
+
+
+def expand(text: str) -> str:
+    """Return the IRI of ``prefix:name``, or ``text`` itself where no known prefix is named."""
+    prefix, colon, name = text.strip().removeprefix("<").removesuffix(">").partition(":")
+    return PREFIXES[prefix] + name if colon and prefix in PREFIXES else prefix + colon + name
+
+
+def shorten(iri: str) -> str:
+    """Return ``prefix:name`` where one of the known prefixes fits, else the IRI."""
+    best = max(((p, n) for p, n in PREFIXES.items() if iri.startswith(n)), key=lambda pair: len(pair[1]), default=None)
+    return f"{best[0]}:{iri[len(best[1]) :]}" if best else iri
