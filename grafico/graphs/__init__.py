@@ -3,6 +3,7 @@
 from pydantic_graph import Edge, End
 
 from grafico.graphs.context import Context
+from grafico.graphs.drawing import draw_graph, draw_run
 from grafico.graphs.events import (
     AttemptFailed,
     CalculationEnded,
@@ -81,6 +82,8 @@ __all__ = [
     "Summary",
     "WalkEnded",
     "WalkFailed",
+    "draw_graph",
+    "draw_run",
     "failures",
     "need_all",
     "need_any",

@@ -34,11 +34,12 @@ class Foreseen:
     label: str = ""
 
 
-class WalkStep(NodeStep[Any, Any]):
+class WalkStep(NodeStep):
     """Hands a node to the walk that stands behind it (``deps``), which gives it our Context."""
 
-    async def _call_node(self, ctx: StepContext[Any, Any, Any]) -> Any:
-        return await ctx.deps.visit(ctx.inputs)
+    async def _call_node(self, ctx: StepContext) -> Any:
+        walk: Any = ctx.deps
+        return await walk.visit(ctx.inputs)
 
 
 class NodePlan:
@@ -103,7 +104,7 @@ class Graph:
     description: str = ""
     by_id: Mapping[str, type[AnyNode]] = field(init=False, repr=False)
     plans: Mapping[type[AnyNode], NodePlan] = field(init=False, repr=False)
-    engine: PydanticGraph[Any, Any, Any, Any] = field(init=False, repr=False)
+    engine: PydanticGraph = field(init=False, repr=False)
     """The pydantic-graph graph underneath."""
 
     def __post_init__(self) -> None:
@@ -241,8 +242,8 @@ class Graph:
                     f"graph {self.id}: no path leads from node {cls.node_id} (successors `{self.plans[cls].declared.annotation}`) to an end"
                 )
 
-    def _build(self) -> PydanticGraph[Any, Any, Any, Any]:
-        builder: GraphBuilder[Any, Any, Any, Any] = GraphBuilder(
+    def _build(self) -> PydanticGraph:
+        builder: GraphBuilder = GraphBuilder(
             name=self.id, state_type=self.state_type, input_type=Node, output_type=object, auto_instrument=False
         )
         steps = {cls: WalkStep(cls) for cls in self.nodes}

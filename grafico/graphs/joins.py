@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+from pydantic import BaseModel
+
 from grafico.calculations import Failure, Outcome, Success
 from grafico.graphs.failures import JoinFailed
 
 __all__ = ["failures", "need_all", "need_any", "need_at_least"]
 
-OutputT = TypeVar("OutputT")
+OutputT = TypeVar("OutputT", bound=BaseModel)
 
 
 def failures(outcomes: "Mapping[str, Outcome[OutputT]]") -> dict[str, Failure]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel
 
 from grafico.calculations import Calculation, Failure, Outcome
 from grafico.errors import BadInput, GraficoError, GraphDefinitionError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lanes"]
 
-OutputT = TypeVar("OutputT")
+OutputT = TypeVar("OutputT", bound=BaseModel)
 
 KEY_PATTERN = re.compile(r"^[A-Za-z0-9_.+-]+$")
 
@@ -141,7 +143,7 @@ class Lanes(Generic[OutputT]):
         for _ in range(min(self.limit, len(self.keys))):
             self._workers.append(asyncio.create_task(self._work(queue)))
 
-    async def _work(self, queue: "Any") -> None:
+    async def _work(self, queue: Iterator[str]) -> None:
         """Run lanes one after the other; a fault of the machinery goes to whoever awaits the fan-out."""
         try:
             for key in queue:
@@ -149,10 +151,10 @@ class Lanes(Generic[OutputT]):
                 self._ended += 1
                 self._announce(key, outcome)
                 self._done.put_nowait((key, outcome))
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
             self._done.put_nowait(error)
+            if not isinstance(error, Exception):
+                raise
 
     def _announce(self, key: str, outcome: Outcome[Any]) -> None:
         events = self.ctx.walk.scope.events

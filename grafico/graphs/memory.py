@@ -158,7 +158,7 @@ class InlineCompute:
                 return Failure(kind=error.kind, message=str(error), where=task.name, details=error.details)
             except BadInput as error:
                 return Failure(kind=FailureKind.BAD_INPUT, message=error.message, where=task.name)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever an engine raises is this calculation's failure
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 message = f"{type(error).__name__}: {error} ({last.name}:{last.lineno})"
                 return Failure(kind=FailureKind.ENGINE_ERROR, message=message, where=task.name)

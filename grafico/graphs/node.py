@@ -43,7 +43,7 @@ class Node(BaseModel, BaseNode[StateT, Any, ResultT], Generic[StateT, ResultT]):
             cls.node_id = cls.__name__
 
     @classmethod
-    def get_node_id(cls) -> str:
+    def get_node_id(cls) -> str:  # type: ignore[override]
         """Return the id under which pydantic-graph knows the node."""
         return cls.node_id
 

@@ -34,16 +34,9 @@ class Route(Model):
 @cache
 def route_model(cls: type[AnyNode]) -> type[Route]:
     """Return the model of a route to ``cls``: its id as a literal, and its parameters (the node itself)."""
-    open_parameters = required_parameters(cls)
-    parameters = (cls, ...) if open_parameters else (cls, Field(default_factory=cls))
-    made = create_model(  # type: ignore[call-overload]
-        f"RouteTo{cls.__name__}",
-        __base__=Route,
-        __doc__=describe(cls) or None,
-        successor=(Literal[cls.node_id], ...),
-        parameters=parameters,
-    )
-    return cast(type[Route], made)
+    parameters: Any = (cls, ...) if required_parameters(cls) else (cls, Field(default_factory=cls))
+    fields: dict[str, Any] = {"successor": (Literal[cls.node_id], ...), "parameters": parameters}
+    return create_model(f"RouteTo{cls.__name__}", __base__=Route, __doc__=describe(cls) or None, **fields)
 
 
 @cache
@@ -51,7 +44,8 @@ def _adapter(successors: tuple[type[AnyNode], ...]) -> TypeAdapter[Route]:
     models = [route_model(cls) for cls in successors]
     if len(models) == 1:
         return TypeAdapter(models[0])
-    return TypeAdapter(Annotated[Union[tuple(models)], Field(discriminator="successor")])  # noqa: UP007
+    union: Any = Annotated[Union[tuple(models)], Field(discriminator="successor")]  # noqa: UP007
+    return TypeAdapter(union)
 
 
 @cache
