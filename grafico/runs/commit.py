@@ -103,6 +103,18 @@ class OutcomeStore:
         """Return the keys that have a committed outcome, sorted."""
         return sorted(path.stem for path in self.paths.outcomes.glob("??/*.json"))
 
+    def retire(self, key: str) -> None:
+        """Set a committed outcome aside as ``.superseded``, so that it is computed anew.
+
+        Only for the controller that holds the run, before its walk begins and after the journal was invalidated.
+        """
+        path = self.paths.outcome(key)
+        number = 1
+        while (aside := path.with_name(f"{path.name}.superseded{'' if number == 1 else number}")).exists():
+            number += 1
+        with disk_errors("an outcome", path), suppress(FileNotFoundError):
+            path.rename(aside)
+
     def _read(self, key: str, success_type: type[Success[OutputT]]) -> tuple[Success[OutputT], str] | None:
         path = self.paths.outcome(key)
         with disk_errors("an outcome cannot be read", path):

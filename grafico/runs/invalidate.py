@@ -6,7 +6,7 @@ journalled before the failure cannot depend on it. So sibling lanes stay, and so
 outcomes stay reusable through their keys wherever they were.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grafico.calculations import Json
@@ -84,7 +84,12 @@ class ResumePlan:
 
 
 def plan_resume(
-    run: Run, *, lane: str | None = None, from_node: str | None = None, keep_failures: bool = False
+    run: Run,
+    *,
+    lane: str | None = None,
+    from_node: str | None = None,
+    keep_failures: bool = False,
+    stale: Collection[str] = (),
 ) -> ResumePlan:
     """Work out what a resume of ``run`` does again.
 
@@ -98,6 +103,8 @@ def plan_resume(
         Instead of failures: everything from the first entering of this node on, in each lane that entered it.
     keep_failures
         Failures stay as they are; only what is unfinished goes on.
+    stale
+        Content keys whose outcomes shall be computed anew, because engines have changed since.
 
     Raises
     ------
@@ -108,7 +115,7 @@ def plan_resume(
     """
     read = read_journal(run.paths)
     state = Effective(read.entries)
-    return make_plan(state, read.tail, lane=lane, from_node=from_node, keep_failures=keep_failures)
+    return make_plan(state, read.tail, lane=lane, from_node=from_node, keep_failures=keep_failures, stale=stale)
 
 
 def make_plan(
@@ -118,6 +125,7 @@ def make_plan(
     lane: str | None = None,
     from_node: str | None = None,
     keep_failures: bool = False,
+    stale: Collection[str] = (),
 ) -> ResumePlan:
     """Work out the same from a journal that has been read already; ``tail`` is where that ended."""
     cone = Cone(state)
@@ -130,6 +138,10 @@ def make_plan(
             if inside(fact.lane, within):
                 cone.retry(fact, str(fact.data.get("name", "calculation")), reason(fact))
         cone.own_failures(within)
+    if stale:
+        for fact in sorted(state):
+            if fact.kind == "compute" and fact.data.get("status") == "success" and fact.data.get("key") in stale:
+                cone.retry(fact, str(fact.data.get("name", "calculation")), "engines have changed since")
     doomed = cone.doomed
     supersedes: dict[str, list[str]] = {}
     for _, fact in sorted(doomed.items()):

@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -195,9 +195,18 @@ class RunRecorder:
         """Return 64 random bits."""
         return secrets.randbits(64)
 
-    def plan(self, *, lane: str | None = None, from_node: str | None = None, keep_failures: bool = False) -> ResumePlan:
+    def plan(
+        self,
+        *,
+        lane: str | None = None,
+        from_node: str | None = None,
+        keep_failures: bool = False,
+        stale: Collection[str] = (),
+    ) -> ResumePlan:
         """Work out what to do again, as ``plan_resume`` does, from what was read on opening."""
-        return make_plan(self._state, self._tails[0], lane=lane, from_node=from_node, keep_failures=keep_failures)
+        return make_plan(
+            self._state, self._tails[0], lane=lane, from_node=from_node, keep_failures=keep_failures, stale=stale
+        )
 
     async def invalidate(self, plan: ResumePlan) -> None:
         """Let a plan's records no longer count; before the walk begins.
