@@ -27,13 +27,12 @@ from grafico.calculations import (
     Failure,
     FailureKind,
     Provenance,
-    Success,
     WorkContext,
     load_calculation,
 )
 from grafico.cluster.leases import Lease
+from grafico.cluster.order import LeaseOrder, Order, Reply
 from grafico.cluster.orphans import die_with_parent
-from grafico.cluster.order import Order, Reply
 from grafico.errors import BadInput, GraficoError, MissingExtra
 from grafico.runs import ArtifactStore, OutcomeStore, RunPaths
 
@@ -58,11 +57,19 @@ def who() -> int:
     return os.getpid()
 
 
-def lease(folder: str, gpu: str, slots: int, whole: bool, need_mib: int, card_mib: int) -> list[int]:
+def lease(order_json: str) -> list[int]:
     """Wait for slots of a GPU; they are given back at the end of the next order, or with the process."""
     global _lease  # noqa: PLW0603 - the process carries out one order at a time
     release()
-    _lease = Lease.take(Path(folder), gpu, slots=slots, whole=whole, need_mib=need_mib, card_mib=card_mib)
+    order = LeaseOrder.model_validate_json(order_json)
+    _lease = Lease.take(
+        Path(order.folder),
+        order.gpu,
+        slots=order.slots,
+        whole=order.whole,
+        need_mib=order.need_mib,
+        card_mib=order.card_mib,
+    )
     return _lease.slots
 
 

@@ -17,7 +17,7 @@ from grafico.calculations import CalculationTask, Failure, FailureKind
 from grafico.cluster import child
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.leases import lease_folder
-from grafico.cluster.order import Order, Reply
+from grafico.cluster.order import LeaseOrder, Order, Reply
 from grafico.cluster.orphans import Guardian, ProcessRow, family, process_table
 from grafico.cluster.placement import demand, taken, threads_for
 from grafico.cluster.processes import Processes, ProcessKind, WarmProcess
@@ -179,10 +179,15 @@ class Service:
     def _lease(self, running: Running, warm: WarmProcess, part: Mapping[str, int]) -> str:
         """Have the process lease its slots from the host; waiting for other runs does not count as walltime."""
         spec = self.spec
-        whole = part["slot"] == spec.slots and spec.slots > 1
-        future = warm.schedule(
-            child.lease, str(lease_folder()), spec.gpu, spec.slots, whole, part["vram_mib"], spec.vram_mib
+        order = LeaseOrder(
+            folder=str(lease_folder()),
+            gpu=spec.gpu,
+            slots=spec.slots,
+            whole=part["slot"] == spec.slots and spec.slots > 1,
+            need_mib=part["vram_mib"],
+            card_mib=spec.vram_mib,
         )
+        future = warm.schedule(child.lease, order.model_dump_json())
         slots: list[int] = self._wait(running, warm, future, None, None)
         return ",".join(str(slot) for slot in slots)
 

@@ -52,7 +52,7 @@ class Lease:
     """One or all slots of a GPU. Made by :meth:`take`, given back by :meth:`release` or by the end of the process."""
 
     def __init__(self, files: list[int], slots: list[int]) -> None:
-        self._files = files
+        self.files = files
         self.slots = slots
 
     @classmethod
@@ -86,8 +86,8 @@ class Lease:
                 taken = cls(files, numbers)
             else:
                 taken = cls._take_one(folder, name, slots, need_mib, card_mib)
-            for file in taken._files:
-                _write(file, need_mib if file == taken._files[0] else 0)
+            for file in taken.files:
+                _write(file, need_mib if file == taken.files[0] else 0)
             return taken
         finally:
             os.close(gate)
@@ -113,8 +113,8 @@ class Lease:
 
     def release(self) -> None:
         """Give the slots back; twice is fine."""
-        while self._files:
-            os.close(self._files.pop())
+        while self.files:
+            os.close(self.files.pop())
 
 
 def _open(path: Path) -> int:

@@ -93,7 +93,7 @@ def _parse(path: Path, text: str) -> Any:
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
-                raise ProfileError(f"{path}: line {event.start_mark.line + 1}: aliases (*name) are not allowed here")
+                raise ProfileError(f"{path}: line {_line(event)}: aliases (*name) are not allowed here")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         _no_duplicates(path, node)
         return yaml.safe_load(text)
@@ -106,6 +106,10 @@ def _parse(path: Path, text: str) -> Any:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
         raise ProfileError(f"{path}: not YAML: {reason}") from None
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def _no_duplicates(path: Path, node: Any) -> None:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from grafico.calculations import CalculationTask, Failure, Json, Model
 
-__all__ = ["Order", "Reply"]
+__all__ = ["LeaseOrder", "Order", "Reply"]
 
 
 class Order(Model):
@@ -20,6 +20,17 @@ class Order(Model):
     device: str = Field(description="cpu or gpu")
     gpu_memory_mib: int = Field(ge=0, description="share of the GPU's memory")
     preload: tuple[str, ...] = ()
+
+
+class LeaseOrder(Model):
+    """Which slots of which GPU a process has to lease before it may calculate."""
+
+    folder: str
+    gpu: str
+    slots: int = Field(ge=1, description="how many the GPU has")
+    whole: bool
+    need_mib: int = Field(ge=0)
+    card_mib: int = Field(ge=0)
 
 
 class Reply(Model):

@@ -43,9 +43,9 @@ class Spawned(SpawnProcess):
         self.variables = dict(variables)
 
     @staticmethod
-    def _Popen(process_obj: Any) -> Any:  # the name is multiprocessing's
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name is multiprocessing's
         with _environment_lock, _variables(process_obj.variables):
-            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]  # noqa: SLF001 - its hook for this
+            return SpawnProcess._Popen(process_obj)  # noqa: SLF001 - its hook for this
 
 
 class Context(SpawnContext):
