@@ -17,7 +17,7 @@ Name: TypeAlias = Annotated[str, BeforeValidator(_lower), Field(min_length=1, ma
 """A name that is the same in upper and lower case."""
 
 GpuChoice: TypeAlias = Literal["auto", "none", "slot", "exclusive"]
-"""Where DFT runs: no GPU, one slot of one, or a whole one; ``auto`` asks for a slot from 100 basis functions up."""
+"""Where DFT runs: no GPU, one slot of one, or a whole one; ``auto`` asks for a slot from 150 basis functions up."""
 
 
 class MoleculeInput(Model):
@@ -70,7 +70,7 @@ class Solvent(Model):
     model: Literal["smd", "c-pcm", "ddcosmo"] = Field(
         default="smd", description="SMD (Marenich 2009), C-PCM or ddCOSMO"
     )
-    name: Name = Field(description="a solvent of the SMD table (179 of them), such as 'water' or 'n-heptane'")
+    name: Name = Field(description="a solvent of the SMD table, such as 'water' or 'n-heptane'")
 
 
 def _not_absurd(value: float) -> float:

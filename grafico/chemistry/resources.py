@@ -1,0 +1,95 @@
+"""How much a DFT calculation needs, estimated from atoms and basis before any engine is loaded."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from grafico.atoms import ConceptualAtoms
+from grafico.atoms.elements import atomic_number
+from grafico.calculations import FailureKind, Resources, Rung
+from grafico.chemistry.request import GpuChoice, Level
+
+__all__ = ["GPU_FROM", "LADDER", "Kind", "basis_functions", "dft_resources"]
+
+Kind: TypeAlias = Literal["single_point", "optimization", "frequencies", "tddft", "analysis"]
+
+GPU_FROM = 150
+"""Basis functions from which a GPU pays: below, starting it costs more than it saves."""
+
+# Functions per element of each period for the usual sizes of a basis (def2-SVP, -TZVP, -QZVP).
+_FUNCTIONS = {
+    1: (2, 5, 14, 18, 24, 32),
+    2: (4, 6, 31, 37, 48, 60),
+    3: (6, 14, 57, 70, 80, 95),
+    4: (8, 30, 100, 120, 140, 160),
+}
+_PERIOD_ENDS = (2, 10, 18, 36, 54)
+# Seconds on one core for 140 functions (14 atoms, B3LYP/def2-SVP, density fitted), measured.
+_SECONDS = {"single_point": 20.0, "optimization": 250.0, "frequencies": 300.0, "tddft": 120.0, "analysis": 25.0}
+_SAFETY = 20.0
+
+
+def basis_functions(atoms: ConceptualAtoms, basis: str) -> int:
+    """Return about how many basis functions a molecule has; good to a third, for planning only."""
+    text = basis.lower()
+    if "qz" in text or "5z" in text:
+        size = 3
+    elif "tz" in text or "311" in text:
+        size = 2
+    elif text.startswith(("sto", "minao", "3-21", "mini")):
+        size = 0
+    else:
+        size = 1
+    diffuse = 1.3 if "aug" in text or "+" in text or text.endswith("d") else 1.0
+    total = 0.0
+    for symbol in atoms.symbols:
+        number = atomic_number(symbol) or 1
+        period = sum(number > end for end in _PERIOD_ENDS)
+        total += _FUNCTIONS[size + 1][period]
+    return max(1, round(total * diffuse))
+
+
+def dft_resources(
+    atoms: ConceptualAtoms, level: Level, kind: Kind, *, gpu: GpuChoice = "auto", cpus: int = 1
+) -> Resources:
+    """Return what a calculation needs: a GPU slot where it pays, memory and walltime by the number of basis functions."""
+    n = basis_functions(atoms, level.basis)
+    placement: Literal["none", "slot", "exclusive"]
+    placement = gpu if gpu != "auto" else ("slot" if n >= GPU_FROM else "none")
+    three_index = n * n / 2 * 4 * n * 8 / 2**20
+    memory = 1200.0 + (1.5 * three_index if level.density_fit else min(n**4 / 8 * 8 / 2**20, 4000.0))
+    if kind == "frequencies":
+        memory += 12 * len(atoms) * 3 * n * n * 8 / 2**20
+    elif kind == "tddft":
+        memory += 100 * n * n * 8 / 2**20
+    seconds = _SECONDS[kind] * max(0.02, (n / 140) ** 3) * (5.0 if level.solvent else 1.0)
+    seconds *= 1.0 if level.density_fit else 2.0
+    return Resources(
+        gpu=placement,
+        gpu_memory_mib=0 if placement == "none" else round(min(2000 + 3 * three_index, 70_000)),
+        cpus=cpus,
+        memory_mib=round(max(2048, memory)),
+        walltime_s=max(1800.0, _SAFETY * seconds),
+    )
+
+
+_SCF: Sequence[Rung] = (
+    Rung(
+        note="level shift and damping, twice the SCF cycles",
+        settings={"level_shift": 0.25, "diis_damp": 0.4, "scf_cycles_factor": 2},
+    ),
+    Rung(
+        note="second-order SCF",
+        settings={"level_shift": 0.0, "diis_damp": 0.0, "newton": True, "scf_cycles_factor": 4},
+    ),
+)
+_MEMORY: Sequence[Rung] = (
+    Rung(note="a whole GPU and twice the memory", gpu="exclusive", scale_memory=2.0),
+    Rung(note="on CPUs", gpu="none", scale_walltime=4.0),
+)
+
+LADDER = {
+    FailureKind.SCF_NOT_CONVERGED: _SCF,
+    FailureKind.OUT_OF_MEMORY: _MEMORY,
+    FailureKind.TIMEOUT: (Rung(note="three times the walltime", scale_walltime=3.0),),
+}
+"""What every DFT calculation tries before it gives up."""
