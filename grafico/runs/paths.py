@@ -10,9 +10,9 @@ from grafico.runs.files import disk_errors, make_folder
 
 __all__ = ["RunPaths", "find_run", "find_runs", "safe_lane"]
 
-SEGMENT = re.compile(r"^(\d{6,})\.jsonl$")
+SEGMENT = re.compile(r"(\d{6,})\.jsonl")
 CREATED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]+$")
-DIGEST = re.compile(r"^[0-9a-f]{64}$")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
 MARKS = {":": "=", "/": "~"}
 ROOT_LANE = "@root"
@@ -125,7 +125,7 @@ class RunPaths:
         """Return the epochs whose segments exist, in order."""
         if not self.journal.is_dir():
             return []
-        return sorted(int(m[1]) for path in self.journal.iterdir() if (m := SEGMENT.match(path.name)))
+        return sorted(int(m[1]) for path in self.journal.iterdir() if (m := SEGMENT.fullmatch(path.name)))
 
     def outcome(self, key: str) -> Path:
         """Return where the outcome of a content key is committed."""
@@ -160,7 +160,7 @@ class RunPaths:
 
 def hexadecimal(text: str) -> str:
     """Return a digest or key as it is, refusing anything else: it becomes a path."""
-    if not DIGEST.match(text):
+    if not DIGEST.fullmatch(text):
         raise RunError(f"expected a digest of 64 hexadecimal digits, got {text[:80]!r}")
     return text
 

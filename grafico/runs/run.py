@@ -129,7 +129,7 @@ class Run:
                 write_new(draft.manifest, _pretty(manifest.model_dump(mode="json")))
                 sync_folder(draft.root)
                 draft.root.rename(base / folder)
-            except OSError:
+            except BaseException:
                 shutil.rmtree(draft.root, ignore_errors=True)
                 raise
             sync_folder(base)

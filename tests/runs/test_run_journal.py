@@ -225,7 +225,9 @@ def test_a_controller_in_another_process_is_fenced_off(run: Run) -> None:
     assert any("told to take over from process" in problem for problem in asyncio.run(take_over()))
     assert process.returncode == 0
     assert [body["at"] for body in read(run) if "record" in body] == ["old@0.0", "old@1.0", "new@0.0"]  # type: ignore[index, operator]
-    problem = "segment 1: 1 line that a stale controller wrote after the controller of segment 2 had taken over: ignored"
+    problem = (
+        "segment 1: 1 line that a stale controller wrote after the controller of segment 2 had taken over: ignored"
+    )
     assert problem in read_journal(run.paths).problems
     assert problem in read_run(run.paths.root).problems
 

@@ -1,0 +1,67 @@
+"""What workers say of their starts, and what is done about those that an earlier controller left behind."""
+
+import asyncio
+import signal
+
+from run_children import child
+
+from grafico.runs import Run, StartLog, end_orphans, orphans, read_starts
+
+KEY = "ab" * 32
+
+
+def test_starts_and_ends_are_kept_by_the_processes_themselves(run: Run) -> None:
+    log = StartLog(run.paths)
+    started = log.start(KEY, 2, lane="0.0:a", label="tddft · a", gpu="0", slot="1", worker="w1")
+    assert orphans(run.paths) == [started]
+    log.end(started, "success")
+    assert orphans(run.paths) == []
+    [found] = read_starts(run.paths)
+    assert (found.key, found.attempt, found.lane, found.gpu, found.slot) == (KEY, 2, "0.0:a", "0", "1")
+    assert found.status == "success"
+    assert found.ended is not None
+    assert found.ended >= found.started
+
+
+def test_a_calculation_that_outlives_its_controller_is_found_and_ended(run: Run) -> None:
+    process = child("calculate", run.paths.root, KEY, 60)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b'"started"\n'
+    [orphan] = orphans(run.paths)
+    assert orphan.process.pid == process.pid
+    ended = asyncio.run(end_orphans(run.paths))
+    assert [started.id for started in ended] == [orphan.id]
+    process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGTERM
+    assert orphans(run.paths) == []
+
+
+def test_a_calculation_that_finishes_in_time_is_waited_for(run: Run) -> None:
+    process = child("calculate", run.paths.root, KEY, 0.4)
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert asyncio.run(end_orphans(run.paths, patience=20)) == []
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert [started.status for started in read_starts(run.paths)] == ["success"]
+
+
+def test_a_killed_calculation_is_no_orphan(run: Run) -> None:
+    process = child("calculate", run.paths.root, KEY, 60)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    assert orphans(run.paths) == []
+    assert [started.ended for started in read_starts(run.paths)] == [None]
+
+
+def test_a_torn_line_hides_neither_its_neighbours_nor_what_comes_after(run: Run) -> None:
+    log = StartLog(run.paths)
+    first = log.start(KEY, 1)
+    path = run.paths.starts_of(first.process.host, first.process.pid)
+    with path.open("ab") as file:
+        file.write(b'{"end":"')
+    log.end(first, "crash")
+    log.start(KEY, 2)
+    assert [(started.attempt, started.status) for started in read_starts(run.paths)] == [(1, "crash"), (2, "")]
