@@ -155,7 +155,14 @@ def _links(folder: Path) -> dict[str, Any]:
     """Whether the file system of the runs has hard links, by which outcomes are committed."""
     import tempfile
 
-    row = {"name": f"hard links in {folder}", "kind": "system", "what": "commits", "state": "ok", "version": "", "get": ""}
+    row = {
+        "name": f"hard links in {folder}",
+        "kind": "system",
+        "what": "commits",
+        "state": "ok",
+        "version": "",
+        "get": "",
+    }
     around = folder.absolute()
     while not around.is_dir():
         around = around.parent
@@ -188,13 +195,21 @@ def doctor(
         print_json({"system": system, "parts": rows})
     else:
         console = out()
-        console.print(f"grafico {__version__} · Python {system['python']} · {system['platform']} · {system['cpus']} CPUs")
+        console.print(
+            f"grafico {__version__} · Python {system['python']} · {system['platform']} · {system['cpus']} CPUs"
+        )
         show_table(
             console,
             "",
             ("", "name", "for", "version", "how to get it"),
             [
-                ({"ok": "✓", "missing": "–", "broken": "✗"}[row["state"]], row["name"], row["what"], row["version"], row["get"])
+                (
+                    {"ok": "✓", "missing": "–", "broken": "✗"}[row["state"]],
+                    row["name"],
+                    row["what"],
+                    row["version"],
+                    row["get"],
+                )
                 for row in rows
             ],
         )

@@ -15,11 +15,12 @@ A run is a folder. Whatever kills it, `grafico resume` goes on from its journal,
 computed again.
 """
 
-EPILOG = (
-    "Exit codes: 0 all done; 2 usage or bad input; 3 finished, with failed lanes; 4 the run failed; "
-    "130 interrupted (`grafico resume` goes on). GRAFICO_RUNS names the folder of runs, GRAFICO_DEBUG=1 shows "
-    "tracebacks, NO_COLOR turns colors off."
-)
+EPILOG = """Exit codes: 0 all done · 2 usage or bad input · 3 finished, with failed lanes · 4 the run failed ·
+130 interrupted, `grafico resume` goes on.
+
+Environment: GRAFICO_RUNS is the folder of runs, GRAFICO_KB that of the knowledge base; GRAFICO_DEBUG=1 shows tracebacks;
+NO_COLOR turns colors off.
+"""
 
 app = typer.Typer(
     name="grafico",

@@ -31,9 +31,10 @@ def out(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        console.soft_wrap = True
-    return console
+    if console.is_terminal:
+        return console
+    # Whole lines, for grep and awk.
+    return Console(stderr=stderr, highlight=False, emoji=False, markup=False, width=1000, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -55,19 +56,18 @@ def show_table(console: "Console", title: str, columns: Iterable[str], rows: Ite
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    rows = [list(row) for row in rows]
+    lines = [list(row) for row in rows]
     names = list(columns)
     grid = RichTable(
         title=Text(title, style="bold") if title else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
     )
     for index, name in enumerate(names):
-        cells = [row[index] for row in rows if index < len(row) and row[index] is not None]
+        cells = [row[index] for row in lines if index < len(row) and row[index] is not None]
         numbers = bool(cells) and all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells)
         grid.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
+    for row in lines:
         grid.add_row(*(Text(cell_text(value)) for value in row))
-    # Piped tables keep whole lines for grep and awk.
-    console.print(grid, width=None if console.is_terminal else 400, soft_wrap=not console.is_terminal)
+    console.print(grid)
 
 
 def cell_text(value: Any) -> str:

@@ -137,7 +137,7 @@ class Panel(Silent):
 
 def line_of(event: Event, tally: Tally) -> str | None:
     """Return the line that an event is worth, if any."""
-    where = event.position.lane
+    where = "/".join(part.partition(":")[2] for part in event.position.lane.split("/"))
     if isinstance(event, NodeEntered):
         return None if where else f"node {event.node}"
     if isinstance(event, LanesOpened):

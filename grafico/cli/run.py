@@ -21,6 +21,7 @@ Cluster = Annotated[
 
 def run(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="The job file, YAML.")],
+    *,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override one value, as in input.level.basis=def2-SVP."),
@@ -44,14 +45,18 @@ def run(
     if dry_run:
         _dry_run(prepared, as_json=as_json)
         return
+    from grafico.jobs.plan import admit
+
+    admit(prepared)
     made = create_run(prepared, runs_dir)
     if not quiet:
-        say(f"run {made.name} in {_near(made.paths.root)}")
+        say(f"run {made.name} in {near(made.paths.root)}")
     _carry_out(lambda watcher: start(prepared, made, watcher), made.name, quiet=quiet, as_json=as_json)
 
 
 def resume(
     run_name: RunName,
+    *,
     lane: Annotated[
         str | None, typer.Option("--lane", metavar="LANE", help="Try only this failed lane again (see `explain`).")
     ] = None,
@@ -122,12 +127,20 @@ def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
 
     with watching(title, quiet=quiet) as watcher:
         ended: Ended = work(watcher)
-    if as_json:
-        from grafico.jobs.report import as_data
+    from grafico.jobs.report import full, outlook
+    from grafico.runs import read_run
 
-        print_json(as_data(ended))
+    view = read_run(ended.run.paths.root)
+    if as_json:
+        print_json({**full(view), "nothing_to_do": ended.nothing_to_do})
     else:
-        show_end(ended)
+        console = out()
+        print_tables(ended.tables, console)
+        if ended.nothing_to_do:
+            console.print("nothing to do: all of it was done before")
+        seconds = None if ended.nothing_to_do else ended.seconds
+        for line in outlook(view, seconds=seconds, shown=near(ended.run.paths.root)):
+            console.print(line)
     if ended.killed:
         # A thread that nobody waits for any more would keep the interpreter.
         import os
@@ -137,16 +150,9 @@ def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
     raise typer.Exit(ended.exit_code)
 
 
-def show_end(ended: "Ended") -> None:
-    """Print tables of results, how it ended, and where to look."""
-    console = out()
-    print_tables(ended.tables, console)
-    for line in ended.lines():
-        console.print(line)
-
-
-def _near(path: Path) -> str:
+def near(path: Path) -> Path:
+    """Return a path as it is seen from here."""
     try:
-        return str(path.relative_to(Path.cwd()))
+        return path.relative_to(Path.cwd())
     except ValueError:
-        return str(path)
+        return path

@@ -54,7 +54,11 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
     while time.monotonic() < deadline:
         now = read_holder(run.paths)
         if now != holder or holder.process.alive() is False:
-            return {"run": run.name, "stopped": True, "message": f"{run.name} stopped; `grafico resume` goes on with it"}
+            return {
+                "run": run.name,
+                "stopped": True,
+                "message": f"{run.name} stopped; `grafico resume` goes on with it",
+            }
         time.sleep(LOOK_S)
     return {"run": run.name, "stopped": False, "message": f"{holder} was asked to stop {run.name}, and has not yet"}
 

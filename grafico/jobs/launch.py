@@ -5,27 +5,28 @@ import logging
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grafico.calculations import Failure, Json, Outcome
+from grafico.calculations import Json, Outcome
 from grafico.cluster import Profile, load_profile, open_cluster
 from grafico.control import RuleRouter
-from grafico.errors import JobError
-from grafico.graphs import Persist, Position, Record, run_graph
+from grafico.errors import JobError, KnowledgeError
+from grafico.graphs import Position, Record, run_graph
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
 from grafico.jobs.load import LoadedJob, load_job
+from grafico.jobs.provenance import Knowledge
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, write_results
 from grafico.jobs.stopping import Intake, Stopper
+from grafico.jobs.tables import Table
 from grafico.jobs.watching import Watcher
-from grafico.runs import Run, RunRecorder
+from grafico.runs import Run, RunRecorder, read_run
 
 __all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
 
-DRAIN_LOOK_S = 0.05
 SETTLE_S = 0.2
 """Seconds that the engine has to journal what came back last."""
 
@@ -78,7 +79,8 @@ def create_run(prepared: Prepared, base: Path) -> Run:
         "job": job,
         "source": str(loaded.path.resolve()),
         "overrides": list(loaded.overrides),
-        "profile": prepared.profile.model_dump(mode="json"),
+        # What was not given stays out, so that it reads back by the same rules.
+        "profile": {"name": prepared.profile.name, **prepared.profile.model_dump(mode="json", exclude_unset=True)},
     }
     graph = loaded.graph
     run = Run.create(
@@ -101,7 +103,7 @@ class Session:
     graph: Any
     request: Any
     profile: Profile
-    persist: Persist | None = None
+    knowledge: Knowledge | None = None
     before: Callable[[RunRecorder, Watcher], Awaitable[None]] | None = None
     """What a resume does with the journal before the walk."""
     take_over: bool = False
@@ -111,7 +113,8 @@ def start(prepared: Prepared, run: Run, watcher: Watcher) -> Ended:
     """Carry out a run that :func:`create_run` made."""
     loaded = prepared.loaded
     request = resolve_files(loaded.graph.request_type.model_validate(run.job["job"]["input"]), run.paths.root)
-    return carry_out(Session(run, loaded.job, loaded.graph, request, prepared.profile), watcher)
+    knowledge = Knowledge.of(run, loaded.job)
+    return carry_out(Session(run, loaded.job, loaded.graph, request, prepared.profile, knowledge), watcher)
 
 
 @dataclass
@@ -148,23 +151,33 @@ async def _carry_out(session: Session, watcher: Watcher) -> Ended:
     run = session.run
     started = time.monotonic()
     with _log_to(run):
-        async with Stopper(run.paths.root, watcher.say) as stopper:
-            async with RunRecorder(run, make_record=Record, take_over=session.take_over) as recorder:
-                for problem in recorder.problems:
-                    watcher.say(f"note: {problem}")
-                if session.before is not None:
-                    await session.before(recorder, watcher)
-                outcome = await _until_stopped(session, recorder, watcher, stopper)
-                tables = write_results(run, outcome) if outcome is not None else ()
-                if outcome is None:
-                    await recorder.note("stopped", Position("", 0, 0), {"reason": stopper.why})
+        async with (
+            Stopper(run.paths.root, watcher.say) as stopper,
+            RunRecorder(run, make_record=Record, take_over=session.take_over) as recorder,
+        ):
+            tables = await _session(session, recorder, watcher, stopper)
     return Ended(
         run=run,
-        failure=outcome if isinstance(outcome, Failure) else None,
         tables=tables,
         killed=stopper.killing.is_set(),
         seconds=time.monotonic() - started,
     )
+
+
+async def _session(session: Session, recorder: RunRecorder, watcher: Watcher, stopper: Stopper) -> tuple[Table, ...]:
+    run = session.run
+    for problem in recorder.problems:
+        watcher.say(f"note: {problem}")
+    if session.before is not None:
+        await session.before(recorder, watcher)
+    outcome = await _until_stopped(session, recorder, watcher, stopper)
+    if outcome is None:
+        await recorder.note("stopped", Position("", 0, 0), {"reason": stopper.why})
+        return ()
+    tables = write_results(run, outcome)
+    await recorder.flush()
+    await _tell(session.knowledge, run, watcher)
+    return tables
 
 
 async def _until_stopped(
@@ -199,7 +212,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                 router=RuleRouter(),
                 recorder=recorder,
                 events=watcher.event,
-                persist=session.persist,
+                persist=session.knowledge,
             )
         finally:
             looking.cancel()
@@ -213,21 +226,35 @@ async def _stop(stopper: Stopper, stage: _Stage, work: "asyncio.Task[None]", wat
     cluster, intake = stage.cluster, stage.intake
     if cluster is not None and intake is not None:
         intake.shut = True
-        cluster.drain()
         running = _running(cluster)
         what = f"{len(running)} calculations may finish; again: kill" if running else "nothing runs"
         watcher.say(f"stopping ({stopper.why}): nothing more starts, {what}")
-        while _running(cluster) and not stopper.killing.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopper.killing.wait(), DRAIN_LOOK_S)
+        drained = asyncio.create_task(cluster.drain())
+        killing = asyncio.create_task(stopper.killing.wait())
+        await asyncio.wait({drained, killing}, return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
+        killing.cancel()
         if stopper.killing.is_set():
-            intake.broken = True
+            # Cancelling the walk ends the processes of its calculations.
             watcher.say(f"killing {len(_running(cluster))} calculations")
-            cluster.kill()
         else:
             await asyncio.sleep(SETTLE_S)
     if stage.outcome is None:
         work.cancel()
+
+
+async def _tell(knowledge: Knowledge | None, run: Run, watcher: Watcher) -> None:
+    """Tell the knowledge base where the results came from; a run does not fail because that fails."""
+    if knowledge is None:
+        return
+    problems: Sequence[str]
+    try:
+        await knowledge.finish(await asyncio.to_thread(read_run, run.paths.root))
+        problems = knowledge.problems
+    except KnowledgeError as error:
+        problems = [error.message]
+    for problem in problems:
+        watcher.say(f"note: {problem}; `grafico kb rebuild` catches up")
 
 
 def _running(cluster: Any) -> list[str]:

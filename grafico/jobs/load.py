@@ -90,6 +90,9 @@ def load_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> Loaded
             graph.check(request)
         except BadInput as error:
             raise type(error)(f"{document.where}: {error.message}", hint=error.hint) from error
+    if job.knowledge.store is not None:
+        store = str(folder / Path(job.knowledge.store).expanduser())
+        job = job.model_copy(update={"knowledge": job.knowledge.model_copy(update={"store": store})})
     return LoadedJob(job, document, source, path, graph, request, tuple(overrides))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from grafico.calculations import Json, Model
 
@@ -15,10 +15,15 @@ class KnowledgeChoice(Model):
 
     persist: bool = Field(default=True, description="persist the result and its parts")
     store: str | None = Field(
-        default=None,
-        min_length=1,
-        description="folder of the embedded store, or URL of a SPARQL endpoint; default: yours",
+        default=None, min_length=1, description="folder of the store, relative to the job file; default: your own"
     )
+
+    @field_validator("store")
+    @classmethod
+    def _folder(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value:
+            raise ValueError(f"must be a folder, came the address {value}; this version has no remote stores")
+        return value
 
 
 class Job(Model):

@@ -1,14 +1,14 @@
 """How a run ends: its results on disk, its status and its exit code."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
 from grafico.calculations import Failure, Json, Outcome, Success
 from grafico.jobs.tables import Table, tables_of
-from grafico.runs import Run, RunStatus
+from grafico.runs import Run, RunPaths, RunStatus
 
 __all__ = ["EXIT_CODES", "Ended", "exit_code", "read_tables", "write_results"]
 
@@ -24,24 +24,20 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended."""
+    """How a run ended, or stopped."""
 
     run: Run
-    status: RunStatus
-    failure: Failure | None = None
     tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
     nothing_to_do: bool = False
-    """It had finished before, and nothing was asked that would change that."""
+    """It had ended before, and nothing was asked that would change that."""
     killed: bool = False
     """The user asked twice: nothing may be waited for any more."""
     seconds: float = 0.0
-    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
         """Exit code of the process."""
-        return exit_code(self.status)
+        return exit_code(self.run.manifest.status)
 
 
 def exit_code(status: RunStatus) -> int:
@@ -77,10 +73,10 @@ def _write(run: Run, name: str, value: Json) -> None:
         write_atomic(path, text.encode())
 
 
-def read_tables(run: Run) -> tuple[Table, ...]:
+def read_tables(paths: RunPaths) -> tuple[Table, ...]:
     """Return the tables that were written when the run ended; none if there were none."""
     try:
-        data = json.loads(run.paths.result(TABLES).read_bytes())
+        data = json.loads(paths.result(TABLES).read_bytes())
     except (OSError, ValueError):
         return ()
     return tuple(Table.model_validate(item) for item in data)

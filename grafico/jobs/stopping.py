@@ -121,7 +121,7 @@ class Stopper:
 
 
 class Intake:
-    """Compute that can be shut: what comes afterwards waits for ever, and so does what the shutting itself ended.
+    """Compute that can be shut: what is asked for afterwards waits for ever.
 
     Parameters
     ----------
@@ -132,23 +132,9 @@ class Intake:
     def __init__(self, compute: Compute) -> None:
         self.compute = compute
         self.shut = False
-        self.broken = False
-        """Calculations were killed: failures from now on say nothing about them."""
-        self.inside = 0
 
     async def run(self, task: CalculationTask) -> Outcome[Any]:
         """Run one attempt."""
         if self.shut:
-            await _never()
-        self.inside += 1
-        try:
-            outcome = await self.compute.run(task)
-        finally:
-            self.inside -= 1
-        if self.broken and not outcome.ok:
-            await _never()
-        return outcome
-
-
-async def _never() -> None:
-    await asyncio.Event().wait()
+            await asyncio.Event().wait()
+        return await self.compute.run(task)

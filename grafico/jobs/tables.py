@@ -42,7 +42,10 @@ def tables_of(result: object) -> list[Table]:
 def _table(item: Any) -> Table:
     if isinstance(item, Table):
         return item
-    part = item.get if isinstance(item, Mapping) else lambda name, default: getattr(item, name, default)
+
+    def part(name: str, default: Any) -> Any:
+        return item.get(name, default) if isinstance(item, Mapping) else getattr(item, name, default)
+
     rows = tuple(tuple(_cell(value) for value in row) for row in part("rows", ()))
     return Table(title=str(part("title", "")), columns=tuple(str(name) for name in part("columns", ())), rows=rows)
 

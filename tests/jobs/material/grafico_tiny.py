@@ -130,7 +130,9 @@ def _check(request: TinyRequest) -> None:
 
 def _foresee(request: TinyRequest) -> list[Foreseen]:
     example = SquareInput(number=1, sleep_s=request.sleep_s)
-    return [Foreseen(calculation=square, resources=square.resources(example), count=len(request.numbers), label="squares")]
+    return [
+        Foreseen(calculation=square, resources=square.resources(example), count=len(request.numbers), label="squares")
+    ]
 
 
 GRAPH = Graph(

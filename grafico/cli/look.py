@@ -1,0 +1,230 @@
+"""`grafico list`, `show`, `watch`, `logs` and `explain`: reading runs, without a lock, while they go or after."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from grafico.cli.output import JsonFlag, RunName, RunsFolder, out, print_json, print_tables, show_table
+
+if TYPE_CHECKING:
+    from grafico.runs import RunView
+
+__all__ = ["explain", "list_runs", "logs", "show", "watch"]
+
+Lane = Annotated[
+    str | None, typer.Argument(metavar="[LANE]", help="A lane: its path, the end of it, or a member's key.")
+]
+LOOK_S = 0.5
+
+
+def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
+    """List runs, oldest first."""
+    from grafico.errors import GraficoError
+    from grafico.jobs.report import brief, state_of
+    from grafico.runs import RunPaths, RunStatus, find_runs, read_run
+    from grafico.runs.run import read_manifest
+
+    rows: list[dict[str, Any]] = []
+    for path in find_runs(runs_dir):
+        paths = RunPaths(path)
+        try:
+            manifest = read_manifest(paths)
+            # A manifest tells all of a run that has ended; only the journal knows how another one stands.
+            moving = manifest.status in {RunStatus.CREATED, RunStatus.RUNNING}
+            rows.append(brief(paths, manifest, read_run(path) if moving else None))
+        except GraficoError as error:
+            rows.append({"run": path.name, "path": str(path), "status": "unreadable", "error": error.message})
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        out().print(f"there are no runs in {runs_dir}/; `grafico run JOB` makes one")
+        return
+    cells = []
+    for row in rows:
+        counts = row.get("counts") or {}
+        lanes = f"{counts.get('lanes_done', 0)}/{counts['lanes']}" if counts.get("lanes") else ""
+        failed = counts.get("lanes_failed") or None
+        status = row["status"]
+        words = state_of(RunStatus(status)) if status in set(RunStatus) else f"{status}: {row.get('error', '')}"
+        cells.append((row["run"], words, row.get("graph", ""), lanes, failed, str(row.get("created", ""))[:19]))
+    show_table(out(), "", ("run", "status", "graph", "lanes", "failed", "created, UTC"), cells)
+
+
+def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
+    """Show how a run stands: its results, what failed, and where to look."""
+    from grafico.jobs.find import find
+    from grafico.jobs.report import full, outlook
+    from grafico.jobs.settle import read_tables
+    from grafico.runs import read_run
+
+    path = find(run_name, runs_dir)
+    view = read_run(path)
+    if as_json:
+        print_json(full(view))
+        return
+    console = out()
+    print_tables(read_tables(view.paths), console)
+    for line in outlook(view, shown=path):
+        console.print(line)
+    manifest = view.manifest
+    console.print(f"graph: {manifest.graph} {manifest.graph_version}, path: {' → '.join(view.nodes) or 'not begun'}")
+    if view.holder:
+        console.print(f"controller: {view.holder}")
+    if manifest.versions:
+        console.print("versions: " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
+
+
+def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
+    """Watch a run that another process carries out, until it ends; the exit code is the run's."""
+    from grafico.jobs.find import find
+    from grafico.jobs.report import full, outlook
+    from grafico.jobs.settle import exit_code
+    from grafico.runs import RunStatus
+    from grafico.runs.view import RunWatcher
+
+    path = find(run_name, runs_dir)
+    watcher = RunWatcher(path)
+    view = watcher.poll()
+    going = {RunStatus.RUNNING}
+    if view.status in going and not as_json:
+        _watch(watcher, view)
+    while view.status in going:
+        time.sleep(LOOK_S)
+        view = watcher.poll()
+    if as_json:
+        print_json(full(view))
+    else:
+        for line in outlook(view, shown=path):
+            out().print(line)
+    raise typer.Exit(exit_code(view.status))
+
+
+def _watch(watcher: Any, view: "RunView") -> None:
+    from grafico.runs import RunStatus
+
+    console = out(stderr=True)
+    if not console.is_terminal:
+        said = ""
+        while view.status is RunStatus.RUNNING:
+            if (line := _line(view)) != said:
+                console.print(line)
+                said = line
+            time.sleep(LOOK_S)
+            view = watcher.poll()
+        return
+    from rich.live import Live
+
+    with Live(_panel(view), console=console, auto_refresh=False, transient=True) as live:
+        while view.status is RunStatus.RUNNING:
+            live.update(_panel(view), refresh=True)
+            time.sleep(LOOK_S)
+            view = watcher.poll()
+
+
+def _line(view: "RunView") -> str:
+    counts = view.counts
+    at = view.nodes[-1] if view.nodes else "starting"
+    return (
+        f"{at}: lanes {counts.lanes_done} done, {counts.lanes_running} running, {counts.lanes_pending} waiting, "
+        f"{counts.lanes_failed} failed; calculations {counts.calculations_done} done, {counts.calculations_running} running"
+    )
+
+
+def _panel(view: "RunView") -> Any:
+    from rich.panel import Panel
+    from rich.text import Text
+
+    running = "".join(f"\n  {label}" for label in view.running[:12])
+    return Panel(Text(_line(view) + running), title=Text(view.name), title_align="left", expand=False)
+
+
+def logs(
+    run_name: RunName,
+    lane: Lane = None,
+    *,
+    runs_dir: RunsFolder = Path("runs"),
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as the log grows.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print what the calculations of a lane printed; without a lane, which lanes have a log."""
+    from grafico.errors import BadInput
+    from grafico.jobs.find import find
+    from grafico.runs import read_run
+
+    view = read_run(find(run_name, runs_dir))
+    if lane is None:
+        _list_logs(view, as_json=as_json)
+        return
+    path = view.paths.lane_log("" if lane in {"", "root"} else view.lane(lane).path)
+    if not path.is_file():
+        raise BadInput(
+            f"lane {lane} has no log yet: no calculation of it has started", hint=f"grafico explain {view.name} {lane}"
+        )
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if tail is not None:
+        text = "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+    if as_json:
+        print_json({"lane": lane, "path": str(path), "log": text})
+        return
+    typer.echo(text, nl=not text.endswith("\n") and not follow)
+    size = path.stat().st_size
+    while follow:
+        time.sleep(LOOK_S)
+        with path.open("rb") as file:
+            file.seek(size)
+            more = file.read()
+        size += len(more)
+        if more:
+            typer.echo(more.decode("utf-8", errors="replace"), nl=False)
+        elif not view.paths.controller.exists():
+            return
+
+
+def _list_logs(view: "RunView", *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for member, path in [("root", ""), *((lane.member, lane.path) for lane in view.lanes.values())]:
+        log = view.paths.lane_log(path)
+        if log.is_file():
+            rows.append({"lane": member, "path": str(log), "bytes": log.stat().st_size})
+    if as_json:
+        print_json(rows)
+    elif rows:
+        show_table(out(), "", ("lane", "bytes", "log"), [(row["lane"], row["bytes"], row["path"]) for row in rows])
+    else:
+        out().print("no calculation has started yet")
+
+
+def explain(
+    run_name: RunName, lane: Lane = None, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False
+) -> None:
+    """Tell the story of a lane (without one: of the run): every state, attempt, node and reason."""
+    from grafico.jobs.find import find
+    from grafico.jobs.report import state_of
+    from grafico.runs import RunStatus, read_run
+
+    view = read_run(find(run_name, runs_dir))
+    story = view.story("" if lane in {None, "root"} else str(lane))
+    found = view.lane(lane) if lane not in {None, "root"} else None
+    state = found.state if found else str(view.status)
+    if as_json:
+        events = [
+            {"time": event.when, "at": event.at, "kind": event.kind, "text": event.text, "counts": event.counts,
+             "data": dict(event.data)}
+            for event in story
+        ]  # fmt: skip
+        print_json({"run": view.name, "lane": found.path if found else "", "state": state, "story": events})
+        return
+    console = out()
+    console.print(f"lane {found.member} ({found.path}) of {view.name}" if found else f"{view.name}")
+    for event in story:
+        console.print(f"  {event}")
+    stands = state if found else state_of(view.status)
+    if view.status is RunStatus.INTERRUPTED and state in {"running", "pending", "interrupted"}:
+        stands += f"; nobody carries it out now: `grafico resume {view.name}` goes on"
+    console.print(f"the lane: {stands}" if found else f"the run: {stands}")
+    for label in view.running if not found else ():
+        console.print(f"  running now: {label}")

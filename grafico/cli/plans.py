@@ -1,0 +1,51 @@
+"""How a dry run is shown."""
+
+from typing import TYPE_CHECKING
+
+from grafico.cli.output import out, show_table
+
+if TYPE_CHECKING:
+    from grafico.jobs.plan import Plan
+
+__all__ = ["print_plan"]
+
+
+def print_plan(plan: "Plan") -> None:
+    """Print what a job would do."""
+    from grafico.cli.progress import clock
+    from grafico.jobs.plan import describe_resources
+
+    console = out()
+    console.print(f"{plan.name}: dry run of {plan.job}; nothing is created or submitted")
+    console.print("")
+    for line in plan.outline:
+        console.print(line)
+    console.print("")
+    workers = [
+        (worker.name, worker.kind, worker.places, worker.memory_mib, worker.gpu_memory_mib or None)
+        for worker in plan.workers
+    ]
+    show_table(
+        console,
+        f"profile {plan.profile}",
+        ("worker", "kind", "slots or CPUs", "memory, MiB", "GPU memory, MiB"),
+        workers,
+    )
+    if plan.calculations:
+        rows = [
+            (item.label, item.calculation, item.count, describe_resources(item.resources),
+             clock(item.resources.walltime_s), ", ".join(item.where), item.at_once, clock(item.bound_s))
+            for item in plan.calculations
+        ]  # fmt: skip
+        columns = ("foreseen", "calculation", "count", "each needs", "walltime", "on", "at once", "at most")
+        show_table(console, "calculations, if nothing fails", columns, rows)
+        console.print(
+            f"at most {clock(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
+        )
+    for engine in plan.engines:
+        console.print(f"engine {engine.name}: {engine.version or f'not installed; {engine.get}'}")
+    for path in plan.files:
+        console.print(f"file {path}: found")
+    console.print(f"knowledge base: the result {'is' if plan.persists else 'is not'} persisted")
+    for note in plan.notes:
+        console.print(f"note: {note}")

@@ -1,0 +1,112 @@
+"""What a run tells the knowledge base about itself: the run, its calculations and its routes."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from grafico.jobs.schema import Job
+from grafico.runs import OutcomeStore, Run, RunView
+
+__all__ = ["Knowledge"]
+
+
+class Knowledge:
+    """The knowledge base as one run uses it; implements ``Persist`` of ``graphs/``.
+
+    Parameters
+    ----------
+    run
+        The run.
+    store
+        Folder of the store; ``None`` for the user's own.
+    """
+
+    def __init__(self, run: Run, store: Path | None) -> None:
+        from grafico.knowledge import KnowledgeBase, RunKnowledge
+
+        self.run = run
+        self._knowledge = RunKnowledge(run.paths.root, store=KnowledgeBase(store))
+
+    @classmethod
+    def of(cls, run: Run, job: Job) -> "Knowledge | None":
+        """Return the knowledge base that a job asks for; ``None`` if it asks for none."""
+        if not job.knowledge.persist:
+            return None
+        store = job.knowledge.store
+        return cls(run, None if store is None else Path(store).expanduser())
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What kept the store from being updated; the run's own file holds everything all the same."""
+        return self._knowledge.problems
+
+    async def persist(self, entities: Sequence[Any]) -> Sequence[str]:
+        """Persist entities and what they refer to; return their IRIs."""
+        return await self._knowledge.persist(entities)
+
+    async def finish(self, view: RunView) -> None:
+        """Add where it all came from, once the walk has ended."""
+        await self._knowledge.finish(list(self._entities(view)))
+
+    def _entities(self, view: RunView) -> Iterator[Any]:
+        from grafico.knowledge import Execution, RouteTaken, grafico_agent, software
+        from grafico.knowledge import Run as RunEntity
+
+        manifest = view.manifest
+        run = RunEntity(
+            iri=self._knowledge.graph,
+            name=view.name,
+            label=manifest.name,
+            graph=manifest.graph,
+            graph_version=manifest.graph_version,
+            folder=str(view.paths.root),
+            started_at=_moment(manifest.started),
+            ended_at=_moment_of(view.last_time),
+            status=str(view.status),
+            agents=frozenset({grafico_agent()}),
+        )
+        yield run
+        outcomes = OutcomeStore(view.paths)
+        seen: set[str] = set()
+        for fact in view.chronicle.state:
+            data = fact.data
+            if fact.kind == "route" and data.get("successor"):
+                entered = view.chronicle.state.get(f"{fact.at.rpartition('.')[0]}.0", "enter")
+                yield RouteTaken(
+                    run=run,
+                    position=fact.at,
+                    node=str(entered.data["node"]) if entered else "",
+                    successor=str(data["successor"]),
+                    chosen_by=str(data.get("by") or ""),
+                    reasoning=data.get("reasoning") or None,
+                    confidence=data.get("confidence"),
+                )
+            elif fact.kind == "compute" and data.get("status") == "success" and data["key"] not in seen:
+                seen.add(data["key"])
+                provenance = outcomes.provenance(data["key"])
+                if provenance is None:
+                    continue
+                yield Execution(
+                    run=run,
+                    key=data["key"],
+                    calculation=data.get("name"),
+                    started_at=_moment(provenance.started or None),
+                    seconds=provenance.seconds,
+                    device=provenance.device,
+                    threads=provenance.threads,
+                    host=provenance.host or None,
+                    attempt=provenance.attempt,
+                    settings=dict(provenance.settings),
+                    agents=software(dict(provenance.versions)),
+                )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _moment_of(seconds: float) -> datetime | None:
+    from datetime import UTC
+
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None

@@ -1,0 +1,135 @@
+"""What there is to say about a run: as data for programs, and as lines for people."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from grafico.calculations import Json
+from grafico.jobs.settle import exit_code, read_tables
+from grafico.runs import RunPaths, RunStatus, RunView
+from grafico.runs.run import Manifest
+
+__all__ = ["brief", "full", "outlook", "result_files", "state_of"]
+
+SHOWN_FAILURES = 8
+
+WORDS = {
+    RunStatus.CREATED: "created, not started",
+    RunStatus.RUNNING: "running",
+    RunStatus.FINISHED: "finished",
+    RunStatus.FINISHED_WITH_FAILED_LANES: "finished, with failed lanes",
+    RunStatus.FAILED: "failed",
+    RunStatus.INTERRUPTED: "interrupted",
+}
+
+
+def state_of(status: RunStatus) -> str:
+    """Return a status in words."""
+    return WORDS[status]
+
+
+def brief(paths: RunPaths, manifest: Manifest, view: RunView | None = None) -> dict[str, Json]:
+    """Return the line of a run in a list."""
+    status = view.status if view else manifest.status
+    return {
+        "run": paths.name,
+        "path": str(paths.root),
+        "status": str(status),
+        "exit_code": exit_code(status),
+        "name": manifest.name,
+        "graph": manifest.graph,
+        "created": manifest.created,
+        "started": manifest.started,
+        "finished": manifest.finished,
+        "counts": view.counts.flat() if view else dict(manifest.counts),
+    }
+
+
+def full(view: RunView) -> dict[str, Json]:
+    """Return everything about a run that a program may want."""
+    manifest = view.manifest
+    failed = [lane for lane in view.lanes.values() if lane.state == "failure"]
+    return {
+        **brief(view.paths, manifest, view),
+        "graph_version": manifest.graph_version,
+        "grafico": manifest.grafico,
+        "host": manifest.host,
+        "controller": str(view.holder) if view.holder else None,
+        "resumed": manifest.resumed,
+        "versions": dict(manifest.versions),
+        "nodes": list(view.nodes),
+        "running": list(view.running),
+        "lanes": [
+            {"path": lane.path, "member": lane.member, "target": lane.target, "state": lane.state, "node": lane.node}
+            for lane in view.lanes.values()
+        ],
+        "failed_lanes": {lane.path: dict(lane.failure or {}) for lane in failed},
+        "failure": dict(view.failure) if view.failure else None,
+        "result": view.result,
+        "tables": [table.model_dump(mode="json") for table in read_tables(view.paths)],
+        "files": result_files(view.paths),
+        "notes": list(manifest.notes),
+        "problems": list(view.problems),
+    }
+
+
+def result_files(paths: RunPaths) -> list[str]:
+    """Return the names of all files under ``results/``."""
+    if not paths.results.is_dir():
+        return []
+    return sorted(str(path.relative_to(paths.results)) for path in paths.results.rglob("*") if path.is_file())
+
+
+def outlook(view: RunView, *, seconds: float | None = None, shown: Path | None = None) -> list[str]:
+    """Return how a run stands, what failed and where to look next, line by line."""
+    counts = view.counts
+    took = f" in {seconds:.1f} s" if seconds is not None else ""
+    lines = [f"{view.name}: {state_of(view.status)}{took}"]
+    lanes = {
+        "waiting": counts.lanes_pending,
+        "running": counts.lanes_running,
+        "done": counts.lanes_done,
+        "failed": counts.lanes_failed,
+        "left behind": counts.lanes_cancelled,
+    }
+    calculations = {
+        "running": counts.calculations_running,
+        "done": counts.calculations_done,
+        "failed": counts.calculations_failed,
+    }
+    if counts.lanes:
+        lines.append(f"lanes: {_counted(lanes)}")
+    if any(calculations.values()):
+        reused = f" ({counts.calculations_reused} of them reused)" if counts.calculations_reused else ""
+        lines.append(f"calculations: {_counted(calculations)}{reused}")
+    failed = [lane for lane in view.lanes.values() if lane.state == "failure"]
+    for lane in failed[:SHOWN_FAILURES]:
+        failure = lane.failure or {}
+        lines.append(f"  failed: {lane.member}: {failure.get('kind')}: {failure.get('message')}")
+    if len(failed) > SHOWN_FAILURES:
+        lines.append(f"  … and {len(failed) - SHOWN_FAILURES} more failed lanes")
+    if view.failure:
+        where = f" at {view.failure['where']}" if view.failure.get("where") else ""
+        lines.append(f"  the run failed{where}: {view.failure.get('kind')}: {view.failure.get('message')}")
+    lines += [f"  note: {problem}" for problem in view.problems]
+    files = result_files(view.paths)
+    folder = shown or view.paths.root
+    if files:
+        lines.append(f"results: {folder / 'results'}: {', '.join(files[:12])}{' …' if len(files) > 12 else ''}")
+    lines += _next(view, failed[0].member if failed else None)
+    return lines
+
+
+def _counted(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)
+
+
+def _next(view: RunView, failed: str | None) -> list[str]:
+    name = view.name
+    lines = []
+    if failed:
+        lines.append(f"why: grafico explain {name} {failed}   output: grafico logs {name} {failed}")
+    if view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED}:
+        lines.append(f"go on: grafico resume {name}")
+    elif view.status in {RunStatus.FAILED, RunStatus.FINISHED_WITH_FAILED_LANES}:
+        lines.append(f"try what failed again: grafico resume {name}")
+    return lines
