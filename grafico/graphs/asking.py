@@ -1,7 +1,7 @@
 """Asking a router: the question, the answers that are refused with their errors, and the fallback."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,23 @@ if TYPE_CHECKING:
     from grafico.graphs.graph import NodePlan
     from grafico.graphs.walk import Walk
 
-__all__ = ["Choice", "Fork", "ask"]
+__all__ = ["Choice", "Fork", "Told", "ask"]
 
 FALLBACK_CONFIDENCE = 0.1
+
+
+@dataclass(slots=True)
+class Told:
+    """What routers of a walk were told so far; each summary is put into words once."""
+
+    lines: list[str] = field(default_factory=list)
+    scalars: dict[str, Json] = field(default_factory=dict)
+
+    def hear(self, state: GraphState) -> None:
+        """Take in the summaries that are new."""
+        for summary in state.summaries[len(self.lines) :]:
+            self.lines.append(f"{summary.node}: {summary.text}")
+            self.scalars.update(summary.scalars)
 
 
 @dataclass(slots=True)
@@ -122,17 +136,17 @@ def _question(
 ) -> RouteQuestion:
     """Put a question together; its parts are checked already, so it is not validated again."""
     state: GraphState = fork.walk.state
-    scalars: dict[str, Json] = dict(check_scalars(state.scalars(), f"the state of graph {fork.walk.graph.id}"))
-    for summary in state.summaries:
-        scalars.update(summary.scalars)
+    own = check_scalars(state.scalars(), f"the state of graph {fork.walk.graph.id}")
+    told = fork.walk.told
+    told.hear(state)
     schema = route_schema(fork.admissible) if output is None else envelope_schema(output, fork.admissible)
     return RouteQuestion.model_construct(
         graph=fork.walk.graph.id,
         node=fork.node.node_id,
         lane=fork.walk.lane,
         intent=state.intent,
-        summaries=tuple(f"{summary.node}: {summary.text}" for summary in state.summaries),
-        scalars=scalars,
+        summaries=tuple(told.lines),
+        scalars={**own, **told.scalars},
         options=tuple(route_option(cls) for cls in fork.admissible),
         vetoed=fork.vetoed,
         schema_=schema,

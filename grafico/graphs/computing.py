@@ -57,6 +57,7 @@ def make_request(
     *,
     label: str | None = None,
     hints: Mapping[str, ArtifactRef | None] | None = None,
+    resources: Resources | None = None,
 ) -> Request:
     """Fix key and resources of a calculation now, so that later changes of state cannot reach it.
 
@@ -78,7 +79,7 @@ def make_request(
         key=calculation.key(value),
         label=label or calculation.name,
         hints={name: ref for name, ref in (hints or {}).items() if ref is not None},
-        resources=calculation.resources(value),
+        resources=resources or calculation.resources(value),
     )
 
 
@@ -194,6 +195,8 @@ async def _climb(request: Request) -> Outcome[Any]:
             where = outcome.where or calculation.name
             return outcome.model_copy(update={"history": tuple(history), "where": where})
         settings |= rung.settings
+        # What the attempt reached (an optimizer's last geometry) may start the next one.
+        settings |= outcome.details.get("carry", {})
         resources = rung.apply(resources)
 
 

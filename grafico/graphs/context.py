@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from pydantic import BaseModel
 
-from grafico.calculations import ArtifactRef, Calculation, Failure, Json, Outcome
+from grafico.calculations import ArtifactRef, Calculation, Failure, Json, Outcome, Resources
 from grafico.errors import BadInput
 from grafico.graphs.failures import WalkFailed
 from grafico.graphs.node import AnyNode
@@ -29,6 +29,8 @@ StateT = TypeVar("StateT", bound=GraphState)
 InputT = TypeVar("InputT", bound=BaseModel)
 OutputT = TypeVar("OutputT", bound=BaseModel)
 T = TypeVar("T")
+NextT = TypeVar("NextT")
+"""Whatever ``run`` is annotated with; the engine checks it."""
 
 
 class Context(Generic[StateT]):
@@ -73,6 +75,7 @@ class Context(Generic[StateT]):
         *,
         label: str | None = None,
         hints: Mapping[str, ArtifactRef | None] | None = None,
+        resources: Resources | None = None,
     ) -> Coroutine[Any, Any, Outcome[OutputT]]:
         """Run a calculation somewhere and return its outcome; a failure is a value.
 
@@ -84,11 +87,22 @@ class Context(Generic[StateT]):
             What people call it; default the calculation's name.
         hints
             Optional aids such as an initial guess; never part of the key.
+        resources
+            What it needs, where the job says otherwise than the calculation itself; never part of the key.
         """
         from grafico.graphs.computing import answer, make_request
 
         return answer(
-            make_request(self.walk, self.take(), self.node.node_id, calculation, value, label=label, hints=hints)
+            make_request(
+                self.walk,
+                self.take(),
+                self.node.node_id,
+                calculation,
+                value,
+                label=label,
+                hints=hints,
+                resources=resources,
+            )
         )
 
     def fail(self, failure: Failure, message: str | None = None) -> WalkFailed:
@@ -108,12 +122,12 @@ class Context(Generic[StateT]):
         node_id = self.node.node_id
         self.state.summaries.append(Summary(node_id, text, check_scalars(scalars, f"node {node_id}")))
 
-    async def route(self) -> Any:
+    async def route(self) -> NextT:
         """Choose the successor: forced, by rule, or by a router; return it from ``run``."""
         from grafico.graphs.routing import choose
 
         self.chosen = await choose(self.walk, self.node, self.take())
-        return self.chosen
+        return self.chosen  # type: ignore[return-value]
 
     def decide(
         self, output: type[OutputT], *, default: OutputT | None = None

@@ -5,7 +5,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic_graph import Graph as PydanticGraph
@@ -246,7 +246,7 @@ class Graph:
         builder: GraphBuilder = GraphBuilder(
             name=self.id, state_type=self.state_type, input_type=Node, output_type=object, auto_instrument=False
         )
-        steps = {cls: WalkStep(cls) for cls in self.nodes}
+        steps: dict[Any, Any] = {cls: WalkStep(cast(Any, cls)) for cls in self.nodes}
 
         def fork(source: Any, targets: Sequence[tuple[Any, Any]]) -> None:
             if len(targets) == 1:

@@ -6,18 +6,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_graph import BaseNode, End
+from pydantic_graph import End
 
 from grafico.calculations import Json
 from grafico.graphs.state import GraphState
-
-if TYPE_CHECKING:
-    from grafico.graphs.context import Context
 
 __all__ = ["AnyNode", "Node", "describe", "parameters_of", "required_parameters", "result_type_of", "state_type_of"]
 
 StateT = TypeVar("StateT", bound=GraphState)
 ResultT = TypeVar("ResultT")
+
+if TYPE_CHECKING:
+    from grafico.graphs.context import Context
+
+    DepsT = TypeVar("DepsT")
+
+    class BaseNode(Generic[StateT, DepsT, ResultT]):
+        """Hides pydantic-graph's ``run(ctx: GraphRunContext)`` from type checkers: ours is given a Context."""
+else:
+    from pydantic_graph import BaseNode
 
 
 class Node(BaseModel, BaseNode[StateT, Any, ResultT], Generic[StateT, ResultT]):
@@ -43,12 +50,12 @@ class Node(BaseModel, BaseNode[StateT, Any, ResultT], Generic[StateT, ResultT]):
             cls.node_id = cls.__name__
 
     @classmethod
-    def get_node_id(cls) -> str:  # type: ignore[override]
+    def get_node_id(cls) -> str:
         """Return the id under which pydantic-graph knows the node."""
         return cls.node_id
 
     @abstractmethod
-    async def run(self, ctx: "Context[StateT]") -> "Node[StateT, Any] | End[ResultT] | None":  # type: ignore[override]
+    async def run(self, ctx: "Context[StateT]") -> "Node[StateT, Any] | End[ResultT] | None":
         """Do the step's work and return its successor, or ``End(result)``."""
 
     def rule(self, state: StateT) -> "Node[StateT, Any] | None":  # noqa: ARG002

@@ -33,7 +33,7 @@ class Decided(Generic[OutputT]):
     """What a decision node gets: the task output, and the successor to return from ``run``."""
 
     output: OutputT
-    next: Any
+    next: AnyNode
 
 
 async def choose(walk: "Walk", node: AnyNode, position: Position) -> AnyNode:

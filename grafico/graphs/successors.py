@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 from weakref import WeakKeyDictionary
 
-from pydantic_graph import BaseNode, Edge, End
+from pydantic_graph import Edge, End
 
 from grafico.errors import GraphDefinitionError
 from grafico.graphs.node import AnyNode, Node, result_type_of
@@ -110,9 +110,7 @@ def _resolve(cls: type[AnyNode], hint: Any, names: Mapping[str, Any]) -> Success
 
 
 def _is_node(candidate: Any) -> bool:
-    if not isinstance(candidate, type) or not issubclass(candidate, BaseNode) or not issubclass(candidate, Node):
-        return False
-    return candidate.run is not Node.run
+    return isinstance(candidate, type) and issubclass(candidate, Node) and candidate.run is not Node.run
 
 
 def _check_result(cls: type[AnyNode], hint: Any, end: Any) -> None:

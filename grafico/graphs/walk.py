@@ -8,6 +8,7 @@ from pydantic_graph import End
 
 from grafico.calculations import Failure, Json, Outcome, Success
 from grafico.errors import GraphStopped
+from grafico.graphs.asking import Told
 from grafico.graphs.context import Context
 from grafico.graphs.events import NodeEntered
 from grafico.graphs.failures import ends_the_run, failure_from
@@ -28,7 +29,7 @@ class Walk:
     pydantic-graph drives it: each of its steps calls :meth:`visit`.
     """
 
-    __slots__ = ("ctx", "graph", "lane", "live", "node_id", "pending", "scope", "state", "step")
+    __slots__ = ("ctx", "graph", "lane", "live", "node_id", "pending", "scope", "state", "step", "told")
 
     def __init__(self, scope: Scope, graph: Graph, state: Any, lane: str) -> None:
         self.scope = scope
@@ -41,6 +42,7 @@ class Walk:
         """Once a node is entered that the journal does not know, nothing after it can be in the journal."""
         self.pending: list[Record] = []
         self.ctx: Context[Any] | None = None
+        self.told = Told()
 
     async def run(self) -> Outcome[Any]:
         """Walk to the end and return the outcome; a failure of the walk is a value.
