@@ -47,7 +47,7 @@ class MoleculeInput(Model):
         default=None,
         ge=1,
         le=20,
-        description="2S + 1; default: what the file says, else 1 for an even number of electrons and 2 for an odd one",
+        description="2S + 1; default: what the file says, a SMILES's radical electrons plus 1, else the lowest possible",
     )
 
     @model_validator(mode="after")
