@@ -36,7 +36,7 @@ from grafico.cluster.orphans import die_with_parent
 from grafico.errors import BadInput, GraficoError, MissingExtra
 from grafico.runs import ArtifactStore, OutcomeStore, RunPaths
 
-__all__ = ["begin", "lease", "perform", "who"]
+__all__ = ["begin", "clear", "lease", "perform", "release", "who"]
 
 INLINE_BYTES = 64 * 1024
 """Larger outputs are read from the outcome store by whoever needs them."""
@@ -58,7 +58,7 @@ def who() -> int:
 
 
 def lease(order_json: str) -> list[int]:
-    """Wait for slots of a GPU; they are given back at the end of the next order, or with the process."""
+    """Wait for slots of a GPU; they are given back by :func:`release`, or with the process."""
     global _lease  # noqa: PLW0603 - the process carries out one order at a time
     release()
     order = LeaseOrder.model_validate_json(order_json)
@@ -99,7 +99,6 @@ def perform(order_json: str) -> str:
         reply = Reply(key=task.key, failure=failure(task, FailureKind.ENGINE_ERROR, f"the lane's log: {error}"))
     finally:
         free_gpu_memory(order)
-        release()
         os.chdir("/")  # the scratch folder is about to be removed
     seconds = time.monotonic() - begun
     return reply.model_copy(

@@ -170,11 +170,14 @@ class Service:
             return self._failed(task, ended, begun, warm.pid)
         finally:
             running.warm = None
-            self._processes.give(warm, healthy=healthy)
-            child.clear(str(scratch))
             if started is not None:
                 with contextlib.suppress(GraficoError):
                     log.end(started, status)
+            if healthy and spec.is_gpu:
+                # Only now, so that by the records no other run's calculation overlaps with this one on its slot.
+                warm.schedule(child.release)
+            self._processes.give(warm, healthy=healthy)
+            child.clear(str(scratch))
 
     def _lease(self, running: Running, warm: WarmProcess, part: Mapping[str, int]) -> str:
         """Have the process lease its slots from the host; waiting for other runs does not count as walltime."""

@@ -118,8 +118,8 @@ class Processes:
         self._lock = threading.Lock()
         self._idle: list[WarmProcess] = []
         self._busy: set[WarmProcess] = set()
-        # The kernel ends a process with the thread that started it, so one thread that stays starts them all.
-        self._starter = ThreadPoolExecutor(1, thread_name_prefix="grafico-starter")
+        # The kernel ends a process with the thread that started it, so threads that stay start them all.
+        self._starter = ThreadPoolExecutor(min(8, limit), thread_name_prefix="grafico-starter")
 
     def take(self, kind: ProcessKind) -> WarmProcess:
         """Return an idle process of this kind, or start one.
