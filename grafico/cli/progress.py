@@ -58,10 +58,7 @@ class Lines(Silent):
 
     def event(self, event: Event) -> None:
         """Print what a log should hold; what the journal answered passes in silence."""
-        self.tally.take(event)
-        if event.replayed:
-            return
-        if text := line_of(event, self.tally):
+        if self.tally.take(event) and (text := line_of(event, self.tally)):
             self.say(text)
 
     def say(self, text: str) -> None:
@@ -84,9 +81,9 @@ class Panel(Silent):
 
     def event(self, event: Event) -> None:
         """Count an event; failures stay on the screen."""
-        self.tally.take(event)
+        news = self.tally.take(event)
         failed = isinstance(event, (LaneEnded, AttemptFailed)) and event.failure is not None
-        if failed and not event.replayed and (text := line_of(event, self.tally)):
+        if failed and news and (text := line_of(event, self.tally)):
             self.say(text)
 
     def say(self, text: str) -> None:

@@ -1,6 +1,7 @@
 """What a node's ``run`` is given: its door to calculations, routes, lanes, time and chance."""
 
 import asyncio
+import hashlib
 import inspect
 import json
 import random
@@ -200,8 +201,19 @@ class Context(Generic[StateT]):
         return str(self._instant("now", self.walk.scope.recorder.now))
 
     def random(self) -> random.Random:
-        """Return a generator of random numbers; a replay returns one with the same seed."""
-        return random.Random(int(self._instant("random", lambda: str(self.walk.scope.recorder.entropy()))))
+        """Return a generator of random numbers; a replay returns one with the same seed.
+
+        With a seed for the run, another run of the same job returns the same at the same position.
+        """
+        scope, position = self.walk.scope, self.position
+
+        def bits() -> str:
+            if scope.seed is None:
+                return str(scope.recorder.entropy())
+            digest = hashlib.sha256(f"{scope.seed}|{position}".encode()).digest()
+            return str(int.from_bytes(digest[:8], "big"))
+
+        return random.Random(int(self._instant("random", bits)))
 
     def _instant(self, name: str, make: Callable[[], str]) -> Json:
         position = self.take()

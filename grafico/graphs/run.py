@@ -24,6 +24,7 @@ async def run_graph(
     events: Subscriber | Sequence[Subscriber] | None = None,
     persist: Persist | None = None,
     limits: Limits | None = None,
+    seed: int | None = None,
 ) -> Outcome[Any]:
     """Walk ``graph`` from its start; with a recorder that remembers an earlier run, replay it first.
 
@@ -39,6 +40,8 @@ async def run_graph(
         The knowledge base, when the job asks for it.
     limits
         Bounds on retries and lanes.
+    seed
+        Makes ``ctx.random()`` the same in every run, position by position.
 
     Returns
     -------
@@ -66,6 +69,7 @@ async def run_graph(
         events=Events(subscribers),
         persist=persist,
         limits=limits or Limits(),
+        seed=seed,
     )
     walk = Walk(scope, graph, state, "")
     outcome = await walk.run()

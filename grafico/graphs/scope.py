@@ -43,6 +43,8 @@ class Scope:
     events: Events
     persist: Persist | None
     limits: Limits
+    seed: int | None = None
+    """Makes chance the same in every run, position by position."""
     flights: dict[str, Flight] = field(default_factory=dict)
 
 

@@ -213,6 +213,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                 recorder=recorder,
                 events=watcher.event,
                 persist=session.knowledge,
+                seed=session.job.seed,
             )
         finally:
             looking.cancel()

@@ -92,7 +92,7 @@ class Stopper:
         if self.draining.is_set():
             self.kill()
         else:
-            self.drain(number.name)
+            self.drain("cancelled" if self.marker.exists() else number.name)
             self._kill_soon()
 
     def drain(self, why: str) -> None:

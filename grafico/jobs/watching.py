@@ -71,9 +71,28 @@ class Tally:
     fresh_lanes: int = 0
     """Lanes that ended now, and were not answered by the journal."""
     first_fresh: float | None = None
+    _live: set[str] = field(default_factory=set)
+    """Lanes in which something happened now, and was not answered by the journal."""
 
-    def take(self, event: Event) -> None:
-        """Count an event."""
+    def take(self, event: Event) -> bool:
+        """Count an event; return whether it is news, and not what the journal told."""
+        lane = event.position.lane
+        if isinstance(event, (LaneStarted, LanesOpened, LaneEnded)):
+            # A lane is as new as what happens in it.
+            news = lane in self._live if isinstance(event, LaneEnded) else not event.replayed
+        else:
+            news = not event.replayed
+            if news:
+                self._enliven(lane)
+        self._count(event, news=news)
+        return news
+
+    def _enliven(self, lane: str) -> None:
+        while lane and lane not in self._live:
+            self._live.add(lane)
+            lane = lane.rpartition("/")[0]
+
+    def _count(self, event: Event, *, news: bool) -> None:
         if isinstance(event, NodeEntered):
             if not event.position.lane:
                 self.node = event.node
@@ -83,8 +102,8 @@ class Tally:
             self.lanes["started"] += 1
         elif isinstance(event, LaneEnded):
             self.lanes["failed" if event.failure else "done"] += 1
-            if not event.replayed:
-                self.fresh_lanes += 1
+            self.fresh_lanes += news
+            self._live.discard(event.position.lane)
         elif isinstance(event, CalculationStarted):
             if self.first_fresh is None:
                 self.first_fresh = time.monotonic()

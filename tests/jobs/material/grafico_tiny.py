@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -31,7 +32,7 @@ def square(value: SquareInput, ctx: WorkContext) -> Square:
     ctx.used(tiny="1.0")
     print(f"squaring {value.number}")
     time.sleep(value.sleep_s)
-    if value.fail or (value.flag and __import__("os").path.exists(value.flag)):
+    if value.fail or (value.flag and Path(value.flag).exists()):
         raise CalculationError(FailureKind.NOT_CONVERGED, f"{value.number} would not be squared")
     return Square(square=value.number**2)
 
@@ -118,7 +119,7 @@ class Add(Node[TinyState, Total]):
         table = ctx.state.request.table
         text = ""
         if table is not None:
-            text = str(await ctx.value("table", lambda: open(table).read()))
+            text = str(await ctx.value("table", Path(table).read_text))
         await ctx.publish("sum.txt", str(sum(done.values())).encode())
         return End(Total(total=sum(done.values()), squares=done, text=text))
 
