@@ -66,7 +66,7 @@ def test_a_manifest_that_cannot_be_used_is_said_so(run: Run, content: bytes, mes
 
 
 def test_a_folder_that_is_no_run_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(RunNotFound, match="no manifest.json"):
+    with pytest.raises(RunNotFound, match=r"no manifest\.json"):
         Run.open(tmp_path)
     with pytest.raises(RunNotFound, match="no such folder"):
         Run.open(tmp_path / "nowhere")
