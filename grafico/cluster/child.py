@@ -8,6 +8,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -50,6 +51,12 @@ def begin(parent: int) -> None:
     """Prepare the process: a session of its own, and an end with its parent."""
     os.setsid()
     die_with_parent(parent)
+    # Programs that read standard input must find its end, not the worker's lifeline.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    # A crash must free its slot at once, not after writing the memory to a disk.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def who() -> int:

@@ -256,15 +256,21 @@ class Cluster:
     async def _watch(self, work: Work) -> None:
         """Wait for one answer."""
         seconds: float | None = None
+        outcome: Outcome[Any] | None = None
         try:
-            text = await work.future
-            reply = Reply.model_validate_json(text)
-            seconds = reply.seconds or None
-            outcome: Outcome[Any] | None = await self._outcome(work.task, reply)
-        except asyncio.CancelledError:
-            outcome = None
-        except Exception as error:  # noqa: BLE001 - whatever Dask says of a task that it could not run
-            outcome = await self._lost(work, error)
+            try:
+                reply = Reply.model_validate_json(await work.future)
+                seconds = reply.seconds or None
+                outcome = await self._outcome(work.task, reply)
+            except (asyncio.CancelledError, Exception) as error:  # whatever Dask says of a task that it lost
+                here = asyncio.current_task()
+                if isinstance(error, GraficoError) or (here is not None and here.cancelling()):
+                    raise
+                outcome = await self._lost(work, error) if work.waiting else None
+        except Exception as error:  # noqa: BLE001 - a fault of the machinery: the caller is told
+            self._works.pop((work.task.key, work.task.attempt), None)
+            if not work.done.done():
+                work.done.set_exception(error)
         self._finish(work, outcome, seconds)
 
     async def _outcome(self, task: CalculationTask, reply: Reply) -> Outcome[Any] | None:
@@ -276,7 +282,7 @@ class Cluster:
         store = OutcomeStore(self._paths)
         return await asyncio.to_thread(store.read, task.key, calculation.output_type)
 
-    async def _lost(self, work: Work, error: Exception) -> Outcome[Any] | None:
+    async def _lost(self, work: Work, error: BaseException) -> Outcome[Any] | None:
         """Return what became of a calculation whose worker is gone: its outcome may have been committed."""
         committed = await self._outcome(work.task, Reply(key=work.task.key))
         if committed is not None:
@@ -327,10 +333,15 @@ class Cluster:
         work.waiting = 0
         work.done.cancel()
         if work.future is not None:
-            cancelling = asyncio.ensure_future(work.future.cancel())
-            cancelling.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._cancel(work)
 
     def _give_up(self, lost: Sequence[Work]) -> None:
         for work in lost:
             if work in self._sent and not work.part and work.future is not None and not work.future.done():
-                work.future.cancel()
+                self._cancel(work)
+
+    @staticmethod
+    def _cancel(work: Work) -> None:
+        """Have Dask forget its task; the worker ends the process then."""
+        cancelling = asyncio.ensure_future(work.future.cancel())
+        cancelling.add_done_callback(lambda done: done.cancelled() or done.exception())

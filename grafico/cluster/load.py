@@ -131,7 +131,8 @@ def _no_duplicates(path: Path, node: Any) -> None:
 def _explain(error: ValidationError) -> str:
     """Return the first problem in one sentence, and how many more there are."""
     problems = error.errors(include_url=False, include_context=False)
-    first = problems[0]
+    # An unknown key is the likelier cause of a missing one than the other way round.
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     location = first["loc"]
     if first["type"] == "extra_forbidden":
         model = Pool if "pools" in location[:1] and len(location) == 3 else Profile

@@ -89,7 +89,7 @@ def wait_until(condition, seconds: float = 20.0, what: str = "it"):
 def marked(tag: str) -> set[int]:
     """Return the processes whose environment holds ``GRAFICO_TEST_TAG=tag``."""
     found = set()
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             try:
                 if f"GRAFICO_TEST_TAG={tag}".encode() in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):

@@ -29,10 +29,8 @@ async def until(path: Path) -> str:
 
 
 @pytest.mark.parametrize("calculation", [cases.sleep, cases.sleep_in_c, cases.with_program], ids=lambda c: c.name)
-def test_a_calculation_past_its_walltime_ends_and_frees_its_slot(
-    calculation, on_cluster, task, paths, tmp_path, helpers
-):
-    mark = tmp_path / "pids"
+def test_a_calculation_past_its_walltime_ends_and_frees_its_slot(calculation, on_cluster, task, paths, helpers):
+    mark = paths.root / "pids"
 
     async def use(cluster):
         await cluster.run(task(cases.double, Number(value=0)))  # the process is warm
