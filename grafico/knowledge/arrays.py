@@ -96,11 +96,11 @@ def decode_array(text: str) -> Any:
         dtype = numpy.dtype(match[1])
         shape = () if match[2] == "-" else tuple(map(int, match[2].split(",")))
         data = base64.b64decode(match[3], validate=True)
-        if dtype.kind not in _KINDS or len(data) != prod(shape) * dtype.itemsize:
-            raise ValueError("dtype, shape and bytes do not agree")
-        # An array of empty strings has items of no size, which frombuffer refuses.
-        if dtype.itemsize == 0:
-            return numpy.zeros(shape, dtype)
-        return numpy.frombuffer(data, dtype=dtype).reshape(shape).copy()
     except (TypeError, ValueError, binascii.Error) as error:
         raise KnowledgeError(f"an array literal is damaged ({error}): {text[:60]!r}") from error
+    if dtype.kind not in _KINDS or len(data) != prod(shape) * dtype.itemsize:
+        raise KnowledgeError(f"dtype, shape and bytes of an array literal do not agree: {text[:60]!r}")
+    # An array of empty strings has items of no size, and any array may have no items: frombuffer refuses both.
+    if not data:
+        return numpy.zeros(shape, dtype)
+    return numpy.frombuffer(data, dtype=dtype).reshape(shape).copy()

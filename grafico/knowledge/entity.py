@@ -5,9 +5,10 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from grafico.calculations import ArtifactRef, canonical_json
 from grafico.errors import BadInput, KnowledgeError
@@ -28,7 +29,7 @@ class Entity(BaseModel):
     may refer to each other in circles; the IRI and the natural key are.
     """
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, revalidate_instances="never")
+    model_config = ConfigDict(extra="forbid", revalidate_instances="never")
 
     namespace: ClassVar[str] = GRAFICO
     """Where the class and the properties it declares live."""
@@ -62,7 +63,7 @@ class Entity(BaseModel):
                 raise KnowledgeError(f"{cls.__qualname__}: the natural key names {name!r}, which is no field")
         _REGISTRY[iri] = cls
 
-    def model_post_init(self, context: Any, /) -> None:
+    def model_post_init(self, _context: Any, /) -> None:
         """Derive or mint the IRI."""
         iri = check_iri(self.iri) if self.iri else derived_iri(self) if self.natural_key else minted_iri(type(self))
         self.__dict__["iri"] = iri
@@ -75,7 +76,12 @@ class Entity(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "iri" or name in self.natural_key:
             raise KnowledgeError(f"{type(self).__name__}.{name} identifies the entity and cannot be changed")
-        super().__setattr__(name, value)
+        if name not in type(self).model_fields:
+            super().__setattr__(name, value)
+            return
+        # Pydantic's own validation of assignments refuses an entity that refers to itself.
+        self.__dict__[name] = _validator(type(self), name).validate_python(value)
+        self.__pydantic_fields_set__.add(name)
 
     # Fields of an entity that has only been referred to are absent, so looking one up ends here.
     if not TYPE_CHECKING:
@@ -97,6 +103,13 @@ class Entity(BaseModel):
         return f"{type(self).__name__}(<{self.iri}>{f', {label!r}' if label else ''})"
 
     __str__ = __repr__
+
+
+@cache
+def _validator(cls: type[Entity], name: str) -> TypeAdapter[Any]:
+    field = cls.model_fields[name]
+    hint: Any = Annotated[field.annotation, field]
+    return TypeAdapter(hint)
 
 
 def derived_iri(entity: Entity) -> str:

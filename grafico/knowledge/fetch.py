@@ -241,7 +241,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     DATATYPES[bool]: lambda text: text in ("true", "1"),
     DATATYPES[int]: int,
     DATATYPES[float]: lambda text: float(text.replace("INF", "inf")),
-    DATATYPES[datetime]: lambda text: datetime.fromisoformat(text),
+    DATATYPES[datetime]: datetime.fromisoformat,
     DATATYPES[date]: date.fromisoformat,
     DATATYPES[bytes]: lambda text: base64.b64decode(text, validate=True),
     XSD + "decimal": float,

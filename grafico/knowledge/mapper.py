@@ -9,6 +9,7 @@ list are named by their content, so equal lists are one and no two runs can cont
 import base64
 import enum
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from functools import cache
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from grafico.calculations import ArtifactRef, canonical_json
+from grafico.calculations import ArtifactRef
 from grafico.errors import BadInput, KnowledgeError
 from grafico.knowledge.arrays import encode_array
 from grafico.knowledge.entity import Entity, lineage
@@ -124,8 +125,18 @@ def _term(value: Any, plan: FieldPlan, found: Description, pending: list[Entity]
     if plan.kind == "array":
         return literal_term(encode_array(value), plan.datatype)
     if plan.kind == "json":
-        return literal_term(canonical_json(value).decode(), plan.datatype)
+        return literal_term(_json(value), plan.datatype)
     return scalar_term(value)
+
+
+def _json(value: Any) -> str:
+    # Not RFC 8785: that writes 1.0 as 1, which would come back as an integer.
+    try:
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise KnowledgeError(f"not a JSON value: {error}") from error
+    return text
 
 
 def scalar_term(value: Any) -> str:

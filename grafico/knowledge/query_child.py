@@ -15,7 +15,7 @@ from typing import Any
 
 from grafico.errors import GraficoError, KnowledgeError, QueryError
 from grafico.knowledge.lock import locked
-from grafico.knowledge.readonly import Checked, check_query
+from grafico.knowledge.readonly import Checked, check_query, with_values
 from grafico.knowledge.vocabulary import PREFIXES, check_iri
 
 __all__ = ["answer", "main"]
@@ -48,7 +48,7 @@ def _open(folder: Path) -> Any:
         return pyoxigraph.Store()
     try:
         return pyoxigraph.Store.read_only(str(path))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         raise damaged(folder, error) from error
 
 
@@ -57,29 +57,36 @@ def _run(store: Any, checked: Checked, request: dict[str, Any]) -> dict[str, Any
 
     form = checked.form
     started = time.perf_counter()
+    terms = {name: _value(term) for name, term in request["bind"].items()}
+    text = request["query"]
     try:
+        # The store can substitute only what SELECT projects; elsewhere substitution reaches further than VALUES.
+        if form == "select" and terms:
+            names = " ".join(f"?{name}" for name in terms)
+            text = with_values(text, f"VALUES ({names}) {{ ({' '.join(map(str, terms.values()))}) }}")
+            terms = {}
         result = store.query(
-            request["query"],
+            text,
             prefixes=PREFIXES,
             use_default_graph_as_union=not checked.chooses_graphs,
-            substitutions={pyoxigraph.Variable(name): _value(term) for name, term in request["bind"].items()},
+            substitutions={pyoxigraph.Variable(name): term for name, term in terms.items()},
         )
         if form == "ask":
             return {"form": form, "boolean": bool(result), "seconds": time.perf_counter() - started}
-        names = (
+        columns = (
             [variable.value for variable in result.variables]
             if form == "select"
             else ["subject", "predicate", "object"]
         )
-        rows, truncated = _rows(result, form, len(names), request["limit"])
+        rows, truncated = _rows(result, form, len(columns), request["limit"])
     except SyntaxError as error:
-        raise QueryError(f"the query does not parse: {error}") from error
+        raise QueryError(f"the query does not parse: {str(error)[:300]}") from error
     except (ValueError, RuntimeError) as error:
         raise QueryError(f"the query cannot be answered: {error}") from error
     except OSError as error:
         raise KnowledgeError(f"the store cannot be read: {error}", hint="run `grafico kb rebuild`") from error
     seconds = time.perf_counter() - started
-    return {"form": form, "variables": names, "rows": rows, "truncated": truncated, "seconds": seconds}
+    return {"form": form, "variables": columns, "rows": rows, "truncated": truncated, "seconds": seconds}
 
 
 def _rows(result: Any, form: str, width: int, limit: int) -> tuple[list[list[Any]], bool]:

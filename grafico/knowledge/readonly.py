@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from grafico.errors import QueryError
 from grafico.knowledge.vocabulary import BASE
 
-__all__ = ["MAX_QUERY_CHARACTERS", "Checked", "check_query"]
+__all__ = ["MAX_QUERY_CHARACTERS", "Checked", "check_query", "with_values"]
 
 MAX_QUERY_CHARACTERS = 50_000
 MAX_NESTING = 60
@@ -69,6 +69,31 @@ def check_query(text: str) -> Checked:
     if form is None:
         raise QueryError("only SELECT, ASK, CONSTRUCT and DESCRIBE are answered")
     return Checked(form, any(node.name == "DatasetClause" for node in _nodes(tree)))
+
+
+def with_values(text: str, values: str) -> str:
+    """Return a SELECT query that passed, with a VALUES clause first in its outermost group."""
+    opening, closing, parentheses, depth, first = -1, -1, 0, 0, ""
+    for match in _TOKEN.finditer(text):
+        mark = match[0] if match.lastgroup == "other" else ""
+        if mark in ("(", ")"):
+            parentheses += 1 if mark == "(" else -1
+        elif mark == "{" and (depth or not parentheses):
+            opening = match.end() if opening < 0 else opening
+            depth += 1
+        elif mark == "}" and depth:
+            depth -= 1
+            if depth == 0:
+                closing = match.start()
+                break
+        elif opening >= 0 and not first and match.lastgroup != "comment" and match[0].strip():
+            first = match[0].upper()
+    if opening < 0 or closing < 0:
+        raise QueryError("the query has no group of patterns that a value could be bound in")
+    inside = text[opening:closing]
+    # A subquery stands alone in its group.
+    body = f" {{ {inside}\n }} " if first == "SELECT" else inside
+    return f"{text[:opening]} {values} {body}{text[closing:]}"
 
 
 def _refuse_disguises(text: str) -> None:
@@ -146,8 +171,9 @@ def _check_tree(tree: Any) -> None:
         if node.name == "ServiceGraphPattern":
             raise QueryError("SERVICE is refused: it asks another server", hint=_ONLY_READ)
         if node.name == "DatasetClause":
-            for source in (node.get("default"), node.get("named")):
-                if source is not None and not str(source).startswith(BASE):
+            # CompValue.get() answers the key itself where it is missing.
+            for source in node.values():
+                if not str(source).startswith(BASE):
                     raise QueryError(
                         f"FROM <{source}> is refused: only graphs of the knowledge base can be read",
                         hint="leave FROM out; all runs are read together, or use GRAPH ?run { … }",

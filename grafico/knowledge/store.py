@@ -167,7 +167,7 @@ class KnowledgeBase:
             path = database(self.folder)
             try:
                 store = pyoxigraph.Store() if path is None else pyoxigraph.Store.read_only(str(path))
-            except OSError as error:
+            except (OSError, RuntimeError) as error:
                 raise damaged(self.folder, error) from error
             turnstile.open()
             return use(store)
@@ -237,7 +237,7 @@ def _open(folder: Path, path: Path) -> Any:
 
     try:
         return pyoxigraph.Store(str(path))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         if "lock" in str(error).lower() and "LOCK" in str(error):
             raise KnowledgeError(
                 f"the database {path} is open in another program", hint="close it; grafico opens it under its own lock"
@@ -266,6 +266,8 @@ def _parse(quads: Path) -> dict[Any, set[Any]]:
 
 def _replace(store: Any, graph: Any, wanted: set[Any]) -> tuple[int, int]:
     held = set(store.quads_for_pattern(None, None, None, graph))
+    if held:
+        wanted = _as_stored(wanted)
     added = wanted - held
     # Graphs of schemas are named by their content and shared by runs: nothing in them is ever wrong.
     removed = set() if graph.value.startswith(SCHEMA) else held - wanted
@@ -274,6 +276,15 @@ def _replace(store: Any, graph: Any, wanted: set[Any]) -> tuple[int, int]:
     elif added:
         store.extend(added)
     return len(added), len(removed)
+
+
+def _as_stored(quads: set[Any]) -> set[Any]:
+    # The store keeps numbers and times as values: "1.0" comes back as "1".
+    import pyoxigraph
+
+    store = pyoxigraph.Store()
+    store.bulk_extend(quads)
+    return set(store)
 
 
 def _block(graph: Any, quads: set[Any]) -> str:

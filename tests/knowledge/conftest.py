@@ -1,0 +1,20 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from grafico.knowledge import KnowledgeBase, RunKnowledge
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def knowledge(tmp_path):
+    return KnowledgeBase(tmp_path / "kb", wait_s=20)
+
+
+@pytest.fixture
+def run(tmp_path, knowledge):
+    folder = tmp_path / "runs" / "first"
+    folder.mkdir(parents=True)
+    return RunKnowledge(folder, run_id="first", store=knowledge)
