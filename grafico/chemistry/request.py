@@ -32,7 +32,12 @@ class MoleculeInput(Model):
     name: str | None = Field(
         default=None, min_length=1, max_length=200, description="a name from the shipped table, such as 'water'"
     )
-    file: str | None = Field(default=None, min_length=1, description="path of an XYZ, extended XYZ, SDF or MOL file")
+    file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="path of an XYZ, extended XYZ, SDF or MOL file",
+        json_schema_extra={"format": "path"},
+    )
     xyz: str | None = Field(
         default=None,
         min_length=1,

@@ -32,7 +32,11 @@ class DisplacementOutput(Model):
     atoms: ConceptualAtoms
 
 
-@calculation(version="1", resources=Resources(memory_mib=512, walltime_s=600.0), family="python")
+def _resources(value: DisplacementInput) -> Resources:  # noqa: ARG001
+    return Resources(memory_mib=512, walltime_s=600.0)
+
+
+@calculation(version="1", resources=_resources, family="python")
 def displacement(value: DisplacementInput, ctx: WorkContext) -> DisplacementOutput:
     """Move the atoms along all imaginary modes, each next one half as far as the one before."""
     import numpy
