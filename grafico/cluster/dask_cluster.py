@@ -82,8 +82,10 @@ async def running_cluster(
     scheduler = {
         "cls": Scheduler,
         "options": {
-            "host": HOST,
-            "port": 0,
+            # Workers come over the loopback interface; the client is in this process and needs no socket.
+            "host": [HOST, None],
+            "port": [0, 0],
+            "protocol": ["tcp", "inproc"],
             "dashboard": shown,
             "dashboard_address": f"{HOST}:{port}",
             "http_prefix": prefix,
@@ -120,7 +122,7 @@ async def running_cluster(
             else:
                 cluster.scheduler.http_server.stop()  # Dask listens whether anything is served or not
             client = Client(
-                cluster.scheduler.address,
+                cluster.scheduler.listeners[1].contact_address,
                 asynchronous=True,
                 set_as_default=False,
                 direct_to_workers=True,

@@ -29,6 +29,12 @@ SHORT_S = 2.0
 
 SMOOTHING = 0.2
 
+ROUND_TRIP_S = 0.05
+"""Ahead goes a quarter of a worker, or as much as it does in this time if that is more (Dask batches messages)."""
+
+FAR_AHEAD = 8
+"""Times a worker's capacity that is sent ahead at most."""
+
 
 class Demand(NamedTuple):
     """What a calculation takes of one worker; calculations of equal demand are one kind."""
@@ -237,7 +243,8 @@ class Backlog(Generic[ItemT]):
         best_part: dict[str, int] = {}
         ahead: Station | None = None
         ahead_part: dict[str, int] = {}
-        short = not need.whole and self._seconds.get(need, SHORT_S) < SHORT_S
+        seconds = self._seconds.get(need, SHORT_S)
+        more = 0.0 if need.whole or seconds >= SHORT_S else min(FAR_AHEAD, max(0.25, ROUND_TRIP_S / max(seconds, 1e-4)))
         for station in self.stations.values():
             if not station.alive or station.spec.name in held:
                 continue
@@ -247,15 +254,15 @@ class Backlog(Generic[ItemT]):
             if station.fits(part):
                 if best is None or station.load() < best.load():
                     best, best_part = station, part
-            elif short and self._a_quarter_more(station, part) and (ahead is None or station.load() < ahead.load()):
+            elif more and self._fits_ahead(station, part, more) and (ahead is None or station.load() < ahead.load()):
                 ahead, ahead_part = station, part
         return (best, best_part) if best is not None else (ahead, ahead_part)
 
     @staticmethod
-    def _a_quarter_more(station: Station, part: Mapping[str, int]) -> bool:
+    def _fits_ahead(station: Station, part: Mapping[str, int], more: float) -> bool:
         for name, amount in part.items():
             capacity = station.spec.capacity[name]
-            if station.used.get(name, 0) + amount > capacity + max(amount, capacity // 4):
+            if station.used.get(name, 0) + amount > capacity + max(amount, int(capacity * more)):
                 return False
         return True
 
