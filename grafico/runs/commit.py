@@ -59,7 +59,7 @@ class OutcomeStore:
         data = b'{"digest":"%b","outcome":%b}\n' % (digest.encode(), body)
         success_type: Any = Success[type(success.output)]  # type: ignore[misc]
         tag = f"{socket.gethostname()}.attempt{success.provenance.attempt}"
-        with disk_errors("an outcome", path):
+        with disk_errors("an outcome could not be committed", path):
             make_folder(path.parent)
             while not link_new(path, data, tag=tag):
                 found = self._read(key, success_type)
@@ -90,8 +90,8 @@ class OutcomeStore:
 
     def provenance(self, key: str) -> Provenance | None:
         """Return where a committed outcome came from, ``None`` if there is none or it is damaged."""
-        data = read_bytes(self.paths.outcome(key))
-        match = ENVELOPE.match(data or b"")
+        with disk_errors("an outcome cannot be read", self.paths.outcome(key)):
+            match = ENVELOPE.match(read_bytes(self.paths.outcome(key)) or b"")
         if match is None:
             return None
         try:
@@ -112,7 +112,7 @@ class OutcomeStore:
         number = 1
         while (aside := path.with_name(f"{path.name}.superseded{'' if number == 1 else number}")).exists():
             number += 1
-        with disk_errors("an outcome", path), suppress(FileNotFoundError):
+        with disk_errors("an outcome could not be committed", path), suppress(FileNotFoundError):
             path.rename(aside)
 
     def _read(self, key: str, success_type: type[Success[OutputT]]) -> tuple[Success[OutputT], str] | None:
@@ -165,7 +165,7 @@ class ArtifactStore:
         """
         ref = ArtifactRef(digest=hashlib.sha256(data).hexdigest(), media_type=media_type, size=len(data))
         path = self.paths.artifact(ref.digest)
-        with disk_errors("an artifact", path):
+        with disk_errors("an artifact could not be stored", path):
             while not self._kept(path, len(data)):
                 make_folder(path.parent)
                 link_new(path, data)

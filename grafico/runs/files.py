@@ -29,7 +29,7 @@ def disk_error(what: str, path: Path, error: OSError) -> RunError:
     reason = error.strerror or str(error)
     if error.errno in FULL:
         return RunError(
-            f"{what} could not be written: the disk or the quota is full ({path}: {reason})",
+            f"{what}: the disk or the quota is full ({path}: {reason})",
             hint="free some space, then `grafico resume RUN`; all that was committed is kept",
         )
     hints = {

@@ -65,7 +65,7 @@ class Journal:
         RunError
             The segment cannot be written.
         """
-        with disk_errors("the journal", self.paths.journal):
+        with disk_errors("the journal could not be written", self.paths.journal):
             self.epoch, self._handle = self._create()
             sync_folder(self.paths.journal)
         try:
@@ -209,7 +209,7 @@ class Journal:
             write_all(self._handle, data)  # O_DSYNC: durable when it returns
             fenced = _exists(self.paths.segment(self.epoch + 1))
         except OSError as error:
-            raise disk_error("the journal", path, error) from error
+            raise disk_error("the journal could not be written", path, error) from error
         if fenced:
             raise StaleController(
                 f"another controller has taken over the run {self.paths.name} (journal segment {self.epoch + 1}); "

@@ -91,7 +91,7 @@ class RunLock:
         data = (json.dumps(asdict(self.holder), indent=2) + "\n").encode()
         path = self.paths.controller
         reason: str | None = None
-        with disk_errors("the lock of the run", path):
+        with disk_errors("the lock of the run could not be taken", path):
             if not link_new(path, data):
                 holder = read_holder(self.paths)
                 reason = "it could not be read" if holder is None else holder.gives_way_to(self.holder)

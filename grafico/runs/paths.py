@@ -113,7 +113,7 @@ class RunPaths:
 
     def create(self) -> None:
         """Create the folders, for the owner alone."""
-        with disk_errors("the run folder", self.root):
+        with disk_errors("the run folder could not be created", self.root):
             for folder in (self.journal, self.artifacts, self.outcomes, self.lanes, self.starts, self.results):
                 make_folder(folder)
 

@@ -111,13 +111,7 @@ class RunRecorder:
         try:
             self._journal.close()
             if not isinstance(error, StaleController):
-                view = await asyncio.to_thread(RunWatcher(self.run.paths.root).view, None)
-                self.run.update(
-                    status=view.status,
-                    finished=utc_now() if view.ended else None,
-                    counts=view.counts.flat(),
-                    versions=view.versions,
-                )
+                await asyncio.to_thread(self._sum_up)
         except StaleController:
             if error is None:
                 raise
@@ -225,10 +219,19 @@ class RunRecorder:
         await self._journal.commit({"time": round(time.time(), 3), "invalidate": plan.body()})
         self._state.supersede(plan.supersedes)
 
+    def _sum_up(self) -> None:
+        view = RunWatcher(self.run.paths.root).view(None)
+        self.run.update(
+            status=view.status,
+            finished=utc_now() if view.ended else None,
+            counts=view.counts.flat(),
+            versions=view.versions,
+        )
+
     def _publish(self, path: Path, content: bytes | ArtifactRef) -> None:
         data = content if isinstance(content, bytes) else self.artifacts.read(content)
         results = self.run.paths.results
-        with disk_errors(f"the result {path.name}", path):
+        with disk_errors(f"the result {path.name} could not be published", path):
             make_folder(path.parent)
             # A link that somebody put under results/ must not lead a file out of it.
             if os.path.commonpath([results.resolve(), path.parent.resolve()]) != str(results.resolve()):

@@ -114,7 +114,7 @@ class Run:
         """
         base = Path(base).absolute()
         now = datetime.now(UTC)
-        with disk_errors("the run folder cannot be created", base):
+        with disk_errors("the run folder could not be created", base):
             make_folder(base)
             while True:
                 folder = f"{_plain(name)}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
@@ -159,7 +159,7 @@ class Run:
         """Change fields of the manifest and rewrite it in one step."""
         data = self.manifest.model_dump() | changes
         manifest = Manifest.model_validate(data)
-        with disk_errors("the manifest", self.paths.manifest):
+        with disk_errors("the manifest could not be written", self.paths.manifest):
             write_atomic(self.paths.manifest, _pretty(manifest.model_dump(mode="json")))
         self.manifest = manifest
         return manifest

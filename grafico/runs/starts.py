@@ -124,7 +124,7 @@ class StartLog:
         path = self.paths.starts_of(own.host, own.pid)
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        with self._lock, disk_errors("a start record", path):
+        with self._lock, disk_errors("a start record could not be written", path):
             handle = os.open(path, flags, 0o600)
             try:
                 if _torn(path):

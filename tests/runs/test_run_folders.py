@@ -89,7 +89,7 @@ def test_runs_are_found_by_path_name_start_and_short_id(new_run: Callable[[], Ru
 
 def test_a_base_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="the run folder cannot be created"):
+    with pytest.raises(RunError, match="the run folder could not be created"):
         Run.create(tmp_path / "file" / "runs", "r", job_source=b"", job={}, graph="g", graph_version="1")
 
 
