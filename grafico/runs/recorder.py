@@ -178,8 +178,8 @@ class RunRecorder:
             The name would leave ``results/``; or the file cannot be written; or the artifact is damaged.
         """
         path = self.run.paths.result(name)
-        await asyncio.to_thread(self._publish, path, content)
-        await self.note("published", "@0.0", {"name": name})
+        if await asyncio.to_thread(self._publish, path, content):
+            await self.note("published", "@0.0", {"name": name})
 
     def now(self) -> str:
         """Return the current UTC time, ISO 8601."""
@@ -228,7 +228,8 @@ class RunRecorder:
             versions=view.versions,
         )
 
-    def _publish(self, path: Path, content: bytes | ArtifactRef) -> None:
+    def _publish(self, path: Path, content: bytes | ArtifactRef) -> bool:
+        """Write a result unless it is there already, as it is in a replay."""
         data = content if isinstance(content, bytes) else self.artifacts.read(content)
         results = self.run.paths.results
         with disk_errors(f"the result {path.name} could not be published", path):
@@ -236,8 +237,10 @@ class RunRecorder:
             # A link that somebody put under results/ must not lead a file out of it.
             if os.path.commonpath([results.resolve(), path.parent.resolve()]) != str(results.resolve()):
                 raise RunError(f"cannot publish {path.name!r}: {path.parent} leads out of {results}")
-            if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
-                write_atomic(path, data)
+            if path.is_file() and not path.is_symlink() and path.read_bytes() == data:
+                return False
+            write_atomic(path, data)
+        return True
 
 
 def _note(kind: str, at: str, data: Mapping[str, Json]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Small real graphs with lanes, for runs that fail, die and resume."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -81,6 +82,20 @@ class Watch(Node[StudyState, float]):
         return await ctx.route()
 
 
+class Gather(Node[StudyState, float]):
+    """Opens the same lanes beside two calculations, all at once."""
+
+    async def run(self, ctx: Context[StudyState]) -> "Report | Stop":
+        before = ctx.compute(square, Number(x=-5.0))
+        members = {key: LaneState(x=x) for key, x in ctx.state.numbers.items()}
+        one, lanes, two = await asyncio.gather(before, ctx.fan_out(LANE, members), ctx.compute(square, Number(x=-6.0)))
+        for outcome in (one, two):
+            if not outcome.ok:
+                raise ctx.fail(outcome)
+        ctx.state.found = need_at_least(lanes, 1)
+        return await ctx.route()
+
+
 class Report(Node[StudyState, float]):
     """Squares the sum of what was found."""
 
@@ -111,6 +126,8 @@ class Finish(Node[StudyState, float]):
 
 STUDY = Graph(id="study", version="1", state_type=StudyState, nodes=[Open, Report, Stop, Finish], start=Open)
 WATCHED = Graph(id="watched", version="1", state_type=StudyState, nodes=[Watch, Report, Stop, Finish], start=Watch)
+
+GATHERED = Graph(id="gathered", version="1", state_type=StudyState, nodes=[Gather, Report, Stop, Finish], start=Gather)
 
 
 class Asked:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from lane_graphs import BROKEN, STUDY, WATCHED, Asked, StudyState, square
+from lane_graphs import BROKEN, GATHERED, STUDY, WATCHED, Asked, StudyState, square
 
 from grafico.calculations import Outcome, Success
 from grafico.errors import ReplayMismatch
@@ -79,7 +79,7 @@ def committed_keys(run: Run) -> set[str]:
     return {b["data"]["key"] for b in bodies if b.get("record") == "compute" and b["data"]["status"] == "success"}
 
 
-@pytest.mark.parametrize("graph", [STUDY, WATCHED], ids=["joined", "as completed"])
+@pytest.mark.parametrize("graph", [STUDY, WATCHED, GATHERED], ids=["joined", "as completed", "gathered"])
 def test_a_finished_run_is_replayed_without_computing_or_asking(run: Run, graph: Graph) -> None:
     first = walk(run, graph)
     assert output(first) == TOTAL
@@ -92,13 +92,13 @@ def test_a_finished_run_is_replayed_without_computing_or_asking(run: Run, graph:
     assert (run.paths.results / "total.txt").read_text() == f"{TOTAL}\n"
 
 
-@pytest.mark.parametrize("graph", [STUDY, WATCHED], ids=["joined", "as completed"])
+@pytest.mark.parametrize("graph", [STUDY, WATCHED, GATHERED], ids=["joined", "as completed", "gathered"])
 def test_a_kill_after_any_line_of_the_journal_loses_nothing_that_was_committed(
     run: Run, tmp_path: Path, graph: Graph
 ) -> None:
     walk(run, graph)
     lines = len(run.paths.segment(1).read_bytes().splitlines())
-    for count in range(0, lines, 2 if graph is STUDY else 3):
+    for count in range(0, lines, 3):
         copy = copy_up_to(run, tmp_path / f"copy{count}", 1, count)
         answered = committed_keys(copy)
         for key in copy_outcomes(copy) - answered:
@@ -121,7 +121,7 @@ def test_outcomes_that_were_committed_but_not_journalled_are_not_computed_again(
     assert walk(copy).computed == []
 
 
-@pytest.mark.parametrize("graph", [STUDY, WATCHED], ids=["joined", "as completed"])
+@pytest.mark.parametrize("graph", [STUDY, WATCHED, GATHERED], ids=["joined", "as completed", "gathered"])
 def test_a_failed_lane_is_retried_after_the_join_has_been_routed_on(run: Run, graph: Graph) -> None:
     BROKEN.add(2.0)
     first = walk(run, graph)
@@ -134,14 +134,16 @@ def test_a_failed_lane_is_retried_after_the_join_has_been_routed_on(run: Run, gr
     after = [sum(lane_sum(x) for x in NUMBERS.values())] + ([lane_sum(2.0)] if graph is WATCHED else [])
     assert sorted(second.computed) == sorted(lane + after)
     assert second.questions == 1
-    assert [(retry.lane, retry.node) for retry in second.plan.retries] == [("0.0:b", "First")]
-    assert not any(at.startswith(("0.0:a", "0.0:c")) for ats in second.plan.supersedes.values() for at in ats)
+    assert [(retry.lane, retry.node) for retry in second.plan.retries] == [
+        ("0.1:b" if graph is GATHERED else "0.0:b", "First")
+    ]
+    assert not any(at[3:].startswith((":a", ":c")) for ats in second.plan.supersedes.values() for at in ats)
     assert read_run(run.paths.root).status == "finished"
     third = walk(run, graph)
     assert (output(third), third.computed, third.questions) == (TOTAL, [], 0)
 
 
-@pytest.mark.parametrize("graph", [STUDY, WATCHED], ids=["joined", "as completed"])
+@pytest.mark.parametrize("graph", [STUDY, WATCHED, GATHERED], ids=["joined", "as completed", "gathered"])
 def test_a_kill_anywhere_in_a_resume_changes_nothing(run: Run, tmp_path: Path, graph: Graph) -> None:
     BROKEN.add(2.0)
     walk(run, graph)
@@ -165,6 +167,19 @@ def test_a_failure_in_a_nested_lane_takes_its_own_ancestors_along_and_no_others(
     second = walk(run)
     assert output(second) == TOTAL
     assert sorted(second.computed) == sorted([31.0, TOTAL**0.5])
+
+
+@pytest.mark.parametrize("broken", [-5.0, -6.0])
+def test_what_ran_beside_a_failed_calculation_stays(run: Run, broken: float) -> None:
+    BROKEN.add(broken)
+    assert not walk(run, GATHERED).outcome.ok
+    BROKEN.clear()
+    plan = plan_resume(run)
+    assert set(plan.lanes) == {""}
+    assert set(plan.supersedes) <= {"compute", "end"}
+    second = walk(run, GATHERED)
+    assert output(second) == TOTAL
+    assert sorted(second.computed) == sorted([broken, TOTAL**0.5])
 
 
 def test_a_lane_that_fails_again_is_told_again(run: Run) -> None:
