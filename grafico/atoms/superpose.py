@@ -1,6 +1,6 @@
 """How alike two geometries of one molecule are."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -10,7 +10,15 @@ from grafico.atoms.conceptual import ConceptualAtoms
 from grafico.atoms.connectivity import bonds
 from grafico.errors import MoleculeError
 
-__all__ = ["anchor_points", "best_rmsd", "heavy_rmsd", "kabsch_rmsd", "rotational_constants", "symmetry_operations"]
+__all__ = [
+    "SymmetryOperations",
+    "anchor_points",
+    "best_rmsd",
+    "heavy_rmsd",
+    "kabsch_rmsd",
+    "rotational_constants",
+    "symmetry_operations",
+]
 
 Array = NDArray[numpy.float64]
 
@@ -109,11 +117,27 @@ def anchor_points(atoms: ConceptualAtoms) -> tuple[Array, tuple[tuple[int, ...],
     return points, permutations
 
 
-def symmetry_operations(atoms: ConceptualAtoms, *, tolerance: float = 0.1) -> tuple[int, int]:
-    """Return how many relabelings and mirrored relabelings leave a geometry as it is, and how many there are.
+class SymmetryOperations(NamedTuple):
+    """Which relabelings of a molecule leave one of its geometries as it is."""
 
-    Their ratio tells how many distinguishable versions of this conformer there are (up to a factor that all conformers
-    of the molecule share): two for a gauche form and its mirror image, one for a planar form.
+    proper: int
+    """Those that a rotation undoes; the identity is one."""
+    improper: int
+    """Those that a rotation of the mirror image undoes; 0 for a chiral geometry."""
+    relabelings: int
+    """All relabelings of the molecule, which with their mirrored ones are twice as many."""
+
+    @property
+    def versions(self) -> int:
+        """Distinguishable versions of the geometry, up to a factor that all conformers of the molecule share.
+
+        Two for a gauche form and its mirror image where a planar form has one.
+        """
+        return max(1, round(2 * self.relabelings / (self.proper + self.improper)))
+
+
+def symmetry_operations(atoms: ConceptualAtoms, *, tolerance: float = 0.1) -> SymmetryOperations:
+    """Return how many relabelings, and relabelings of the mirror image, leave a geometry as it is.
 
     Parameters
     ----------
@@ -124,9 +148,11 @@ def symmetry_operations(atoms: ConceptualAtoms, *, tolerance: float = 0.1) -> tu
     """
     points, permutations = anchor_points(atoms)
     relabeled = points[numpy.asarray(permutations, dtype=int)]
-    same = int((_rmsd_many(points, relabeled) < tolerance).sum())
-    same += int((_rmsd_many(points, -relabeled) < tolerance).sum())
-    return same, 2 * len(permutations)
+    return SymmetryOperations(
+        proper=int((_rmsd_many(points, relabeled) < tolerance).sum()),
+        improper=int((_rmsd_many(points, -relabeled) < tolerance).sum()),
+        relabelings=len(permutations),
+    )
 
 
 def rotational_constants(atoms: ConceptualAtoms, masses: Any) -> Array:

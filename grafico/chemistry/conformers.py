@@ -93,10 +93,19 @@ class Pruned(Model):
         return len(self.batches) > 1 and self.batches[-1].new == 0
 
 
-def symmetry_degeneracy(atoms: ConceptualAtoms) -> int:
-    """Return the number of distinguishable versions of a geometry, up to a factor common to the molecule."""
-    same, every = symmetry_operations(atoms)
-    return max(1, round(every / same))
+def symmetry_degeneracy(atoms: ConceptualAtoms, *, rotation: bool = True) -> int:
+    """Return the number of distinguishable versions of a geometry, up to a factor common to the molecule.
+
+    Parameters
+    ----------
+    rotation
+        Whether rotations that leave the geometry as it is lower the number. A free energy counts them already (its
+        rotational symmetry number); beside one only the mirror image counts.
+    """
+    operations = symmetry_operations(atoms)
+    if rotation:
+        return operations.versions
+    return 1 if operations.improper else 2
 
 
 def relative_degeneracies(degeneracies: Sequence[int]) -> tuple[int, ...]:

@@ -19,6 +19,9 @@ __all__ = [
     "XTBOptimization",
     "XTBOptimizationInput",
     "XTBOutput",
+    "failure_of_tblite",
+    "optimize_image",
+    "tblite_errors",
     "xtb_calculator",
     "xtb_optimization",
     "xtb_resources",
@@ -149,7 +152,7 @@ def xtb_single_point(value: XTBInput, ctx: WorkContext) -> XTBOutput:
         energy = image.get_potential_energy() / units.Hartree
         gradient = -image.get_forces() * units.Bohr / units.Hartree
         dipole = image.get_dipole_moment() / units.Debye
-    except _errors() as error:
+    except tblite_errors() as error:
         raise failure_of_tblite(error) from error
     return XTBOutput(
         energy=float(energy),
@@ -161,11 +164,22 @@ def xtb_single_point(value: XTBInput, ctx: WorkContext) -> XTBOutput:
 @calculation(version="1", resources=_optimization_resources, ladder=_LADDER, family="xtb")
 def xtb_optimization(value: XTBOptimizationInput, ctx: WorkContext) -> XTBOptimization:
     """Return the nearest minimum at an xTB level; a run that meets its step limit fails as not converged."""
+    image = to_ase(value.atoms)
+    image.calc = xtb_calculator(value.level, value.atoms, ctx.settings)
+    return optimize_image(image, value, ctx)
+
+
+def optimize_image(image: Any, value: XTBOptimizationInput, ctx: WorkContext) -> XTBOptimization:
+    """Optimize an ``ase.Atoms`` that has its calculator, in place.
+
+    Raises
+    ------
+    CalculationError
+        Not converged, or tblite failed.
+    """
     import numpy
     from ase import units
 
-    image = to_ase(value.atoms)
-    image.calc = xtb_calculator(value.level, value.atoms, ctx.settings)
     _used(ctx)
     limit = value.steps * int(ctx.settings.get("scale_steps", 1))
     try:
@@ -173,7 +187,7 @@ def xtb_optimization(value: XTBOptimizationInput, ctx: WorkContext) -> XTBOptimi
         converged = bool(optimizer.run(fmax=value.force_limit, steps=limit))
         force = float(numpy.sqrt((image.get_forces() ** 2).sum(axis=1)).max())
         energy = float(image.get_potential_energy() / units.Hartree)
-    except _errors() as error:
+    except tblite_errors() as error:
         raise failure_of_tblite(error) from error
     if not converged:
         raise CalculationError(
@@ -200,7 +214,8 @@ def _optimizer(image: Any, name: str) -> Any:
     return kind(image, logfile="-")
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def tblite_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions by which tblite and its ASE calculator fail."""
     from ase.calculators.calculator import CalculatorError
 
     exceptions = require("tblite.exceptions")
