@@ -1,5 +1,6 @@
 """Successors from types: what the return annotation of a node's ``run`` resolves to."""
 
+import ast
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -130,7 +131,8 @@ def _leaves(
         text = hint if isinstance(hint, str) else hint.__forward_arg__
         if text in inside:
             raise GraphDefinitionError(f"{_place(cls, text)}: the alias refers to itself")
-        yield from _leaves(cls, _evaluate(cls, text, names), names, label, (*inside, text))
+        for part in _parts(text):
+            yield from _leaves(cls, _evaluate(cls, part, names), names, label, (*inside, text))
     elif isinstance(hint, tuple | list):
         for member in hint:
             yield from _leaves(cls, member, names, label, inside)
@@ -149,6 +151,22 @@ def _leaves(
         yield from _leaves(cls, alias, names, label, (*inside, hint))
     else:
         yield hint, label
+
+
+def _parts(text: str) -> list[str]:
+    """Split ``A | B`` as written, for an alias that is itself a string cannot be an operand of ``|``."""
+    try:
+        pending: list[ast.expr] = [ast.parse(text.strip(), mode="eval").body]
+    except SyntaxError:
+        return [text]
+    parts: list[str] = []
+    while pending:
+        part = pending.pop()
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr):
+            pending += [part.right, part.left]
+        else:
+            parts.append(ast.unparse(part))
+    return parts
 
 
 def _alias_value(hint: Any) -> Any:
