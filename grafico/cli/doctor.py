@@ -48,6 +48,7 @@ PARTS = (
     Part("pyscf-dispersion", "pyscf.dispersion", "D3 and D4 dispersion", "chem"),
     Part("geometric", "geometric", "geometry optimization", "chem"),
     Part("tblite", "tblite.interface", "GFN2-xTB", "chem"),
+    Part("xtb", "xtb.interface", "GFN2-xTB, second engine", "chem"),
     Part("rdkit", "rdkit", "SMILES, conformers", "chem"),
     Part("ase", "ase", "structures", "chem"),
     Part("scipy", "scipy", "numerics", "chem"),

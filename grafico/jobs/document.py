@@ -272,6 +272,8 @@ def _syntax_error(error: yaml.YAMLError, where: str, text: str) -> JobError:
     indent = source[0][: len(source[0]) - len(source[0].lstrip())]
     if "\t" in indent:
         return JobError(f"{where}, line {line}: a tab in the indentation", hint="indent with spaces")
+    if "nesting depth" in problem:
+        return JobError(f"{where}, line {line}: nested more than {MAX_DEPTH} deep", hint="a job file is nearly flat")
     detail = f" {context}," if context else ""
     column = f", column {mark.column + 1}" if mark is not None else ""
     return JobError(
