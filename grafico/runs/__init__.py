@@ -8,7 +8,7 @@ from grafico.runs.recorder import RunRecorder
 from grafico.runs.run import Manifest, Run, RunStatus
 from grafico.runs.starts import Started, StartLog, end_orphans, orphans, read_starts
 from grafico.runs.story import StoryEvent
-from grafico.runs.view import Counts, LaneView, RunView, RunWatcher, glance, read_run
+from grafico.runs.view import Counts, LaneView, RunView, RunWatcher, read_run
 
 __all__ = [
     "ArtifactStore",
@@ -32,7 +32,6 @@ __all__ = [
     "end_orphans",
     "find_run",
     "find_runs",
-    "glance",
     "orphans",
     "plan_resume",
     "read_holder",

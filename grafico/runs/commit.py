@@ -112,7 +112,7 @@ class OutcomeStore:
         number = 1
         while (aside := path.with_name(f"{path.name}.superseded{'' if number == 1 else number}")).exists():
             number += 1
-        with disk_errors("an outcome could not be committed", path), suppress(FileNotFoundError):
+        with disk_errors("an outcome could not be set aside", path), suppress(FileNotFoundError):
             path.rename(aside)
 
     def _read(self, key: str, success_type: type[Success[OutputT]]) -> tuple[Success[OutputT], str] | None:

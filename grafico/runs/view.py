@@ -18,7 +18,7 @@ from grafico.runs.run import Manifest, Run, RunStatus, read_manifest
 from grafico.runs.segments import JournalRead, Tail, parse, read_journal
 from grafico.runs.story import StoryEvent
 
-__all__ = ["Counts", "LaneView", "RunView", "RunWatcher", "glance", "read_run"]
+__all__ = ["Counts", "LaneView", "RunView", "RunWatcher", "read_run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,27 +197,6 @@ def read_run(path: Path | str) -> RunView:
         Its manifest cannot be read.
     """
     return RunWatcher(path).poll()
-
-
-def glance(path: Path | str) -> Manifest:
-    """Return a run's manifest with its status as the lock has it, without reading the journal: for lists of many runs.
-
-    Raises
-    ------
-    RunNotFound
-        There is no run there.
-    RunError
-        Its manifest cannot be read.
-    """
-    run = Run.open(path)
-    holder = read_holder(run.paths)
-    if holder is not None and holder.process.alive() is not False:
-        status = RunStatus.RUNNING
-    elif run.manifest.status is RunStatus.RUNNING:
-        status = RunStatus.INTERRUPTED  # it was killed before it could write how it stood
-    else:
-        status = run.manifest.status
-    return run.manifest.model_copy(update={"status": status})
 
 
 def _view(

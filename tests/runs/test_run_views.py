@@ -9,7 +9,7 @@ from lane_graphs import BROKEN, STUDY, Asked, StudyState, square
 
 from grafico.errors import RunError, RunNotFound
 from grafico.graphs import InlineCompute, Position, Record, run_graph
-from grafico.runs import Run, RunRecorder, RunStatus, RunWatcher, glance, plan_resume, read_run
+from grafico.runs import Run, RunRecorder, RunStatus, RunWatcher, plan_resume, read_run
 from grafico.runs.lock import RunLock
 
 
@@ -137,7 +137,6 @@ def test_a_watcher_sees_a_run_go_on_and_begin_anew(run: Run) -> None:
             await recorder.flush()
             view = watcher.poll()
             assert view.status is RunStatus.RUNNING
-            assert glance(run.paths.root).status is RunStatus.RUNNING
             assert view.holder is not None
             assert [lane.state for lane in view.lanes.values()] == ["running", "pending"]
             assert view.running == ("square · a",)
@@ -162,7 +161,6 @@ def test_a_watcher_sees_a_run_go_on_and_begin_anew(run: Run) -> None:
 
     asyncio.run(again())
     assert watcher.poll().status is RunStatus.FINISHED
-    assert glance(run.paths.root).status is RunStatus.FINISHED
     assert watcher.poll().counts == read_run(run.paths.root).counts
 
 
@@ -174,7 +172,6 @@ def test_a_run_whose_controller_was_killed_is_seen_as_interrupted(run: Run) -> N
     run.paths.controller.write_text(json.dumps({**holder, "start": f"{boot}.{namespace}.1"}))
     run.update(status=RunStatus.RUNNING)
     assert read_run(run.paths.root).status is RunStatus.INTERRUPTED
-    assert glance(run.paths.root).status is RunStatus.INTERRUPTED
 
 
 def test_what_is_no_run_is_said_so(run: Run) -> None:

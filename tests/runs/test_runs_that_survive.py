@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from lane_graphs import BROKEN, GATHERED, STUDY, WATCHED, Asked, StudyState, square
+from lane_graphs import BROKEN, GATHERED, STUDY, WATCHED, Asked, Number, StudyState, square
 
 from grafico.calculations import Outcome, Success
 from grafico.errors import ReplayMismatch
@@ -48,6 +48,8 @@ def walk(run: Run, graph: Graph = STUDY, *, numbers: dict[str, float] = NUMBERS,
         async with RunRecorder(run, make_record=Record) as recorder:
             plan = recorder.plan(**resume)
             await recorder.invalidate(plan)
+            for key in resume.get("stale", ()):
+                recorder.outcomes.retire(key)
             compute = InlineCompute(recorder.outcomes, calculations=[square], artifacts=recorder.artifacts)
             state = StudyState(numbers=dict(numbers))
             outcome = await run_graph(graph, state, compute=compute, router=router, recorder=recorder)
@@ -252,6 +254,16 @@ def test_walking_again_from_the_first_node_reuses_committed_outcomes(run: Run) -
     assert again.questions == 1
     view = read_run(run.paths.root)
     assert view.counts.calculations_reused == view.counts.calculations_done
+
+
+def test_outcomes_of_other_versions_can_be_computed_anew(run: Run) -> None:
+    walk(run)
+    key = square.key(Number(x=2.0))
+    again = walk(run, stale=[key])
+    assert output(again) == TOTAL
+    assert again.computed == [2.0]
+    assert [(retry.lane, retry.why) for retry in again.plan.retries] == [("0.0:b", "engines have changed since")]
+    assert run.paths.outcome(key).with_name(f"{key}.json.superseded").is_file()
 
 
 def test_many_lanes_are_resumed_quickly(new_run: Callable[[], Run]) -> None:
