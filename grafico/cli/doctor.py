@@ -91,16 +91,17 @@ def examine(runs_dir: Path, *, imports: bool = True) -> list[dict[str, Any]]:
     One mapping for each, with ``name``, ``kind``, ``what``, ``state`` (ok, missing, broken), ``version`` and ``get``.
     """
     found = [_part(part) for part in (*PARTS, *GPU_PARTS)]
+    tools = [_tool(tool) for tool in TOOLS]
     if imports:
+        # Without a GPU, what is made for one may be installed but not imported.
+        gpu = any(row["name"] == "nvidia-smi" and row["state"] == "ok" for row in tools)
+        modules = {part.name: part.module for part in (*PARTS, *(GPU_PARTS if gpu else ()))}
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            modules = {part.name: part.module for part in (*PARTS, *GPU_PARTS)}
-            present = [row for row in found if row["state"] == "ok"]
+            present = [row for row in found if row["state"] == "ok" and row["name"] in modules]
             for row, problem in zip(present, pool.map(_import, (modules[row["name"]] for row in present)), strict=True):
                 if problem:
                     row.update(state="broken", version=f"{row['version']}: {problem}")
-    found += [_tool(tool) for tool in TOOLS]
-    found.append(_links(runs_dir))
-    return found
+    return [*found, *tools, _links(runs_dir)]
 
 
 def _part(part: Part) -> dict[str, Any]:

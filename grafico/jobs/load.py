@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from grafico.calculations import Json
-from grafico.errors import BadInput, JobError
+from grafico.errors import BadInput, JobError, MoleculeError
 from grafico.jobs.catalog import load_graph
 from grafico.jobs.document import Document, read_document
 from grafico.jobs.files import check_files, resolve_files
@@ -89,11 +89,25 @@ def load_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> Loaded
         try:
             graph.check(request)
         except BadInput as error:
-            raise type(error)(f"{document.where}: {error.message}", hint=error.hint) from error
+            spot = _spot(error, document)
+            raise type(error)(f"{document.where}{spot}: {error.message}", hint=error.hint) from error
     if job.knowledge.store is not None:
         store = str(folder / Path(job.knowledge.store).expanduser())
         job = job.model_copy(update={"knowledge": job.knowledge.model_copy(update={"store": store})})
     return LoadedJob(job, document, source, path, graph, request, tuple(overrides))
+
+
+def _spot(error: BadInput, document: Document) -> str:
+    """Return the line that a check speaks of: its message begins with a place in the input, or there is one molecule."""
+    named = re.match(r"([A-Za-z_][A-Za-z_0-9.\[\]]*): ", error.message)
+    if named is None:
+        molecules = {place for place in (*document.lines, *document.overridden) if place[-1] == "molecule"}
+        known = isinstance(error, MoleculeError) and len(molecules) == 1
+        return f", {document.position(molecules.pop())}" if known else ""
+    parts = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\d+", named[1])
+    place = ("input", *(int(part) if part.isdigit() else part for part in parts))
+    position = document.position(place) if place[:2] in document.lines or place[:2] in document.overridden else ""
+    return f", {position}" if position else ""
 
 
 def validate_request(job: Job, graph: Any, document: Document) -> BaseModel:

@@ -44,12 +44,18 @@ def explain_errors(error: ValidationError, document: Document, model: type[BaseM
         Place of that part.
     """
     found: dict[Place, list[str]] = {}
+    kinds: dict[Place, str] = {}
     for item in error.errors(include_url=False):
         place = (*prefix, *_place(item["loc"], _at(document.data, prefix), item["type"]))
         text = _describe(item, model)
         texts = found.setdefault(place, [])
+        kinds[place] = item["type"]
         if text not in texts:
             texts.append(text)
+    # Of a list that is too short because of what is wrong in it, only the latter is news.
+    for place in [place for place, kind in kinds.items() if kind == "too_short"]:
+        if any(other[: len(place)] == place and other != place for other in found):
+            del found[place]
     lines = []
     for place, texts in sorted(found.items(), key=lambda item: document.lines.get(item[0], 0)):
         spot = [part for part in (document.position(place), dotted(place)) if part]
@@ -111,7 +117,7 @@ def _describe(item: Any, model: type[BaseModel]) -> str:
         known = sorted({name for owner in _types_at(model, loc) for name in _names(owner)})
         listed = f" ({', '.join(known)})" if known else ""
         return f"must be keys with values{listed}, came {_show(came)}"
-    text = _SHOULD.sub("must ", item["msg"])
+    text = _SHOULD.sub("must ", item["msg"]).replace(" after validation", "")
     text = text.replace(", unable to parse string as a number", "").replace(
         ", unable to parse string as an integer", ""
     )

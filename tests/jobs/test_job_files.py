@@ -111,6 +111,12 @@ def test_a_graph_that_is_not_there(job: Write, name: str, expected: str) -> None
     assert "line 1, graph" in said
 
 
+def test_a_list_that_is_too_short_because_of_its_items_is_one_problem(job: Write) -> None:
+    said = message(job("graph: grafico_tiny:GRAPH\ninput:\n  numbers: [x]\n"))
+    assert "problems" not in said
+    assert "line 3, input.numbers[0]" in said
+
+
 def test_files_are_taken_from_beside_the_job(job: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "numbers.txt").write_text("1 2 3")
     path = job(extra="  table: numbers.txt\n")
