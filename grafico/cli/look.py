@@ -24,16 +24,16 @@ def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) ->
     from grafico.errors import GraficoError
     from grafico.jobs.report import brief, state_of
     from grafico.runs import RunPaths, RunStatus, find_runs, read_run
-    from grafico.runs.view import glance
+    from grafico.runs.run import read_manifest
 
     rows: list[dict[str, Any]] = []
     for path in find_runs(runs_dir):
         paths = RunPaths(path)
         try:
-            manifest = glance(path)
-            # A manifest tells all of a run that has ended; only the journal knows how another one stands.
-            open_ = manifest.status in {RunStatus.RUNNING, RunStatus.INTERRUPTED}
-            rows.append(brief(paths, manifest, read_run(path) if open_ else None))
+            manifest = read_manifest(paths)
+            # A manifest tells all of a run that was closed; only the journal knows how another one stands.
+            is_open = paths.controller.exists() or manifest.status is RunStatus.RUNNING
+            rows.append(brief(paths, manifest, read_run(path) if is_open else None))
         except GraficoError as error:
             rows.append({"run": path.name, "path": str(path), "status": "unreadable", "error": error.message})
     if as_json:
