@@ -31,7 +31,7 @@ def watching(title: str, *, quiet: bool) -> Iterator[Watcher]:
     else:
         from rich.live import Live
 
-        panel = Panel(title)
+        panel = Panel(title, console.width)
         with Live(panel.render(), console=console, auto_refresh=False, transient=True) as live:
             panel.live = live
             yield panel
@@ -69,8 +69,9 @@ class Lines(Silent):
 class Panel(Silent):
     """A live panel: lanes by state, slots, time, the dashboard, and what runs."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, width: int = 80) -> None:
         self.title = title
+        self.width = min(width, 96)
         self.tally = Tally()
         self.cluster: Any = None
         self.live: Live | None = None
@@ -114,9 +115,11 @@ class Panel(Silent):
         grid.add_row("at", self.tally.node or "starting")
         if sum(states.values()):
             grid.add_row("lanes", lanes)
+        running, waiting = self._in_hand()
         counts = self.tally.calculations
-        numbers = [f"{counts[key]} {key}" for key in ("done", "reused", "retried", "failed") if counts[key]]
-        grid.add_row("calculations", " · ".join([f"{len(self.tally.running)} running", *numbers]))
+        numbers = [(len(running), "running"), (waiting, "waiting")]
+        numbers += [(counts[key], key) for key in ("done", "reused", "retried", "failed")]
+        grid.add_row("calculations", " · ".join(f"{number} {key}" for number, key in numbers if number) or "none yet")
         for name, text in slots(self.cluster):
             grid.add_row(name, text)
         left = self.tally.left_s()
@@ -124,12 +127,19 @@ class Panel(Silent):
         grid.add_row("time", f"{clock(self.tally.elapsed_s())}{about}")
         if link := getattr(self.cluster, "dashboard_link", None):
             grid.add_row("dashboard", link)
-        labels = list(self.tally.running.values())
-        if labels:
-            more = [f"… and {len(labels) - SHOWN_CALCULATIONS} more"] if len(labels) > SHOWN_CALCULATIONS else []
-            grid.add_row("now", Text("\n".join([*labels[:SHOWN_CALCULATIONS], *more])))
+        if running:
+            more = [f"… and {len(running) - SHOWN_CALCULATIONS} more"] if len(running) > SHOWN_CALCULATIONS else []
+            grid.add_row("now", Text("\n".join([*running[:SHOWN_CALCULATIONS], *more])))
         hint = "Ctrl-C: stop starting, finish what runs · twice: kill"
-        return Frame(grid, title=Text(self.title), title_align="left", subtitle=hint, box=box.ROUNDED, expand=False)
+        return Frame(grid, title=Text(self.title), title_align="left", subtitle=hint, box=box.ROUNDED, width=self.width)
+
+    def _in_hand(self) -> tuple[list[str], int]:
+        """Return the labels of what runs, and how many calculations wait for a place."""
+        handed = list(self.tally.running.values())
+        if self.cluster is None:
+            return [], len(handed)
+        running = [label for worker in self.cluster.snapshot() for label in worker.labels]
+        return running, max(0, len(handed) - len(running))
 
 
 def line_of(event: Event, tally: Tally) -> str | None:
