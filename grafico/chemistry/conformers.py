@@ -49,7 +49,7 @@ class Conformer(Model):
     degeneracy: int = Field(ge=1, description="distinguishable versions of it, such as a mirror image")
     members: tuple[str, ...] = Field(description="candidates that turned out to be this conformer, lowest first")
     batch: int = Field(default=0, ge=0, description="batch of seeds that found it first")
-    rotational_constants: tuple[float, float, float] = Field(description="GHz, largest first")
+    rotational_constants: tuple[float, float, float] | None = Field(default=None, description="GHz, largest first")
 
 
 class Batch(Model):

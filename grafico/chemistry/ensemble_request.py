@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from grafico.calculations import Model
+from grafico.chemistry.calculations.optimization import OptimizationThresholds
 from grafico.chemistry.deduplicate import DuplicateRule
 from grafico.chemistry.request import ExcitedStates, GpuChoice, Level, MoleculeInput, Name, Solvent
 from grafico.chemistry.spectrum import Broadening
@@ -119,7 +120,8 @@ class EnsembleRequest(Model):
         default=False, description="verify each optimized geometry by its frequencies, and have free energies"
     )
     energy: Literal["electronic", "free"] = Field(
-        default="electronic", description="what the Boltzmann weights are made of; free needs frequencies"
+        default="electronic",
+        description="what the Boltzmann weights are made of; free (Gibbs, quasi-RRHO) needs frequencies",
     )
     temperature: float = Field(default=298.15, gt=0, le=5000, description="of weights and thermochemistry, K")
     use_degeneracy: bool = Field(
@@ -146,11 +148,20 @@ class EnsembleRequest(Model):
         description="conformer lanes that an environment needs: all, any, or at least this many; those that failed are "
         "reported in the result",
     )
+    thresholds: OptimizationThresholds = Field(default_factory=OptimizationThresholds)
+    max_steps: int = Field(default=100, ge=1, le=2000, description="steps of one optimization")
+    pressure: float = Field(default=101325.0, gt=0, le=1e10, description="of the thermochemistry, Pa")
+    quasi_rrho_cm1: float = Field(
+        default=100.0, gt=0, le=500, description="wavenumber below which a mode turns into a free rotor, cm⁻¹"
+    )
     must_survive: bool = Field(default=True, description="fail a lane whose optimization makes or breaks bonds")
     lanes: int | None = Field(
         default=None, ge=1, le=10_000, description="most lanes open at once; default the run's limit"
     )
-    gpu: GpuChoice = Field(default="auto", description="where DFT runs")
+    gpu: GpuChoice = Field(
+        default="auto", description="none, slot, exclusive, or auto: a slot from 150 basis functions up"
+    )
+    cpus: int = Field(default=1, ge=1, le=256, description="CPU threads of each DFT calculation")
 
     @model_validator(mode="after")
     def _consistent(self) -> "EnsembleRequest":

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from grafico.atoms import ConceptualAtoms
-from grafico.calculations import ArtifactRef, Failure, Model, Provenance
+from grafico.calculations import ArtifactRef, Failure, Json, Model
 from grafico.chemistry.boltzmann import Population
 from grafico.chemistry.conformers import Batch
 from grafico.chemistry.ensemble_request import Environment
@@ -61,7 +61,11 @@ class EnsembleMember(Model):
     lowest_frequency: float | None = Field(default=None, description="cm⁻¹; negative for an imaginary mode")
     sticks: tuple[Stick, ...] = Field(description="vertical transitions, by root")
     bright: BrightTransition | None = Field(default=None, description="its lowest bright transition")
-    keys: tuple[str, ...] = Field(default=(), description="content keys of the calculations it is made of")
+    verified: bool = Field(
+        default=False, description="whether its frequencies show a minimum of this environment's level"
+    )
+    wavefunction: ArtifactRef | None = Field(default=None, description="orbitals at this geometry and level")
+    notes: tuple[str, ...] = Field(default=(), description="what a reader of the numbers should know")
 
 
 class SpectrumSummary(Model):
@@ -107,7 +111,6 @@ class EnsembleResult(Model):
     failed_environments: Mapping[str, Failure] = Field(default_factory=dict)
     files: Mapping[str, ArtifactRef] = Field(default_factory=dict, description="what was published, by name")
     persisted: tuple[str, ...] = Field(default=(), description="IRIs of what went to the knowledge base")
-    provenance: Provenance = Field(default_factory=Provenance)
 
     @property
     def failed_lanes(self) -> int:
@@ -117,3 +120,59 @@ class EnsembleResult(Model):
     def environment(self, name: str) -> EnvironmentResult:
         """Return the result of the environment with that name."""
         return next(result for result in self.environments if result.environment.name == name)
+
+    def tables(self) -> tuple[Mapping[str, Json], ...]:
+        """Return the tables that people are shown: conformers with their weights, and the spectra's numbers."""
+        return (self._conformers(), self._spectra())
+
+    def _conformers(self) -> Mapping[str, Json]:
+        columns = (
+            "environment",
+            "conformer",
+            "E / hartree",
+            "ΔE / kcal/mol",
+            "g",
+            "weight",
+            "weight (g = 1)",
+            "lowest bright",
+        )
+        rows = []
+        for result in self.environments:
+            for member in result.members:
+                share = member.population
+                bright = member.bright
+                rows.append(
+                    (
+                        result.environment.name,
+                        member.id if len(member.merged) == 1 else f"{member.id} (+{len(member.merged) - 1})",
+                        f"{member.energy:.6f}",
+                        f"{share.relative:.2f}",
+                        share.degeneracy,
+                        f"{share.weight:.4f}",
+                        f"{share.weight_without_degeneracy:.4f}",
+                        f"{bright.energy_ev:.2f} eV, f = {bright.oscillator_strength:.3f}" if bright else "none",
+                    )
+                )
+        weighed = "electronic energies" if self.energy == "electronic" else "free energies"
+        title = f"Conformers of {self.label}: weights from {weighed} at {self.temperature:g} K"
+        return {"title": title, "columns": columns, "rows": tuple(rows)}
+
+    def _spectra(self) -> Mapping[str, Json]:
+        columns = ("environment", "level", "of", "maximum / eV", "maximum / nm", "ε / L mol⁻¹ cm⁻¹", "lowest bright")
+        rows = []
+        for result in self.environments:
+            for name, summary in (("ensemble", result.ensemble), (result.main, result.main_conformer)):
+                top, bright = summary.maximum_energy_axis, summary.bright
+                rows.append(
+                    (
+                        result.environment.name,
+                        result.level_label,
+                        name,
+                        f"{top.energy_ev:.3f}" if top else "dark",
+                        f"{top.wavelength_nm:.1f}" if top else "",
+                        f"{top.absorptivity:.0f}" if top else "",
+                        f"{bright.energy_ev:.2f} eV ({bright.wavelength_nm:.1f} nm)" if bright else "none",
+                    )
+                )
+        label = self.environments[0].ensemble.broadening.label
+        return {"title": f"Spectra ({label}, energy axis)", "columns": columns, "rows": tuple(rows)}

@@ -19,6 +19,8 @@ from grafico.errors import MoleculeError
 from grafico.units import KCAL_MOL_PER_HARTREE
 
 __all__ = [
+    "EMBED_RESOURCES",
+    "PRUNE_RESOURCES",
     "EmbedInput",
     "Embedded",
     "PruneInput",
@@ -28,6 +30,9 @@ __all__ = [
     "require_defined_stereo",
     "stereoisomers",
 ]
+
+EMBED_RESOURCES = Resources(memory_mib=2048, walltime_s=3600.0)
+PRUNE_RESOURCES = Resources(memory_mib=1024, walltime_s=3600.0)
 
 
 class EmbedInput(Model):
@@ -150,7 +155,7 @@ def rdkit_molecule(*, smiles: str | None = None, atoms: ConceptualAtoms | None =
     return mol
 
 
-@calculation(version="1", resources=Resources(memory_mib=2048, walltime_s=3600), family="rdkit")
+@calculation(version="1", resources=EMBED_RESOURCES, family="rdkit")
 def embed_conformers(value: EmbedInput, ctx: WorkContext) -> Embedded:
     """Embed structures of one stereoisomer with ETKDGv3, relax them with a force field, and leave out duplicates."""
     chem = require("rdkit.Chem", purpose="to search conformers")
@@ -247,7 +252,7 @@ def _distinct(candidates: Sequence[Candidate], rmsd: float) -> list[Candidate]:
     return kept
 
 
-@calculation(version="1", resources=Resources(memory_mib=1024, walltime_s=3600), family="rdkit")
+@calculation(version="1", resources=PRUNE_RESOURCES, family="rdkit")
 def prune_conformers(value: PruneInput, ctx: WorkContext) -> Pruned:
     """Reduce optimized structures to distinct conformers with degeneracies, and report the search's convergence."""
     data = require("ase.data", purpose="for atomic masses")

@@ -5,6 +5,7 @@ Source: P. Pracht et al., J. Chem. Phys. 2024, 160, 114110, doi:10.1063/5.019759
 S. Grimme, J. Chem. Theory Comput. 2022, 18, 3174.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -108,8 +109,13 @@ def qcg_arguments(value: QCGInput) -> list[str]:
     return arguments + (["--alpb", value.implicit] if value.implicit else [])
 
 
-def run_program(command: Sequence[str], folder: Path, name: str, *, given: str | None = None) -> str:
+def run_program(command: Sequence[str], folder: Path, name: str, *, given: Path | None = None) -> str:
     """Run a program in a folder, its output in the lane's log as well, and return that output.
+
+    Parameters
+    ----------
+    given
+        File that it reads as its standard input (a file, since packmol rewinds it).
 
     Raises
     ------
@@ -117,16 +123,17 @@ def run_program(command: Sequence[str], folder: Path, name: str, *, given: str |
         It ended with an error (``ENGINE_ERROR``); the message has its last lines.
     """
     # The walltime is kept by the process that runs this calculation, so no time-out is needed here.
-    done = subprocess.run(
-        list(command),
-        cwd=folder,
-        input=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    with (given or Path(os.devnull)).open() as source:
+        done = subprocess.run(
+            list(command),
+            cwd=folder,
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     # Standard output of a calculation is its lane's log.
     print(done.stdout)
     if done.returncode != 0:

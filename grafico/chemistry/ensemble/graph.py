@@ -1,0 +1,215 @@
+"""The ensemble graph: which steps may follow which, what is refused beforehand, and what is foreseen."""
+
+from collections.abc import Sequence
+
+from grafico.atoms import ConceptualAtoms
+from grafico.chemistry.calculations.conformers import (
+    EMBED_RESOURCES,
+    PRUNE_RESOURCES,
+    embed_conformers,
+    prune_conformers,
+    rdkit_molecule,
+    require_defined_stereo,
+)
+from grafico.chemistry.calculations.crest import CrestInput, QCGInput, crest_path, crest_search, qcg_cluster
+from grafico.chemistry.calculations.report import REPORT_RESOURCES, ensemble_report
+from grafico.chemistry.calculations.shell import ShellInput, solvate
+from grafico.chemistry.calculations.xtb import ALPB_SOLVENTS, XTBOptimizationInput, xtb_optimization
+from grafico.chemistry.ensemble.environment import tasks_of
+from grafico.chemistry.ensemble.nodes import (
+    BuiltInSearch,
+    CrestSearch,
+    Finish,
+    PrepareMolecule,
+    RefineEnvironments,
+    Report,
+    ShareGeometries,
+    SolventShell,
+)
+from grafico.chemistry.ensemble.state import EnsembleState, smiles_of
+from grafico.chemistry.ensemble_request import EnsembleRequest, Environment
+from grafico.chemistry.level import closest
+from grafico.chemistry.molecules import resolve_molecule
+from grafico.chemistry.quantum_chemistry import QCPlan, check_plan, foresee_plan
+from grafico.errors import LevelError
+from grafico.graphs import Foreseen, Graph, Guard
+
+__all__ = ["GRAPH", "check_request", "foresee"]
+
+GUARDS = (
+    Guard(
+        name="no shell asked for",
+        at=(BuiltInSearch, CrestSearch),
+        removes=(SolventShell,),
+        when=lambda state: not state.shells_outstanding,
+        reason="no environment of the job has an explicit solvent shell",
+    ),
+    Guard(
+        name="shells first",
+        at=(BuiltInSearch, CrestSearch),
+        removes=(RefineEnvironments,),
+        when=lambda state: bool(state.shells_outstanding),
+        reason="an environment still lacks its explicit solvent shell",
+    ),
+    Guard(
+        name="nothing to refine",
+        at=(SolventShell,),
+        removes=(RefineEnvironments,),
+        when=lambda state: not state.outstanding(shared=False),
+        reason="no environment is left whose conformers could be refined",
+    ),
+    Guard(
+        name="refine first",
+        at=(SolventShell,),
+        removes=(Report,),
+        when=lambda state: bool(state.outstanding(shared=False)),
+        reason="there are conformers to refine",
+    ),
+    Guard(
+        name="all geometries are their own",
+        at=(RefineEnvironments,),
+        removes=(ShareGeometries,),
+        when=lambda state: not state.outstanding(shared=True),
+        reason="no environment takes the geometries of another",
+    ),
+    Guard(
+        name="environments outstanding",
+        at=(RefineEnvironments,),
+        removes=(Report,),
+        when=lambda state: bool(state.outstanding(shared=True)),
+        reason="an environment that takes the geometries of another is still to be done",
+    ),
+)
+
+
+def check_request(request: EnsembleRequest) -> None:
+    """Refuse what cannot be computed, before anything is.
+
+    Raises
+    ------
+    BadInput
+        Molecule, open stereocenters, levels, solvents or excited states; with what is wrong and suggestions.
+    """
+    smiles = smiles_of(request)
+    if smiles is not None:
+        require_defined_stereo(smiles)
+    atoms = resolve_molecule(request.molecule)
+    if request.search.engine == "crest":
+        crest_path()
+    elif smiles is None:
+        rdkit_molecule(atoms=atoms)
+    _check_alpb(request.search.solvent, "search.solvent")
+    for environment in request.environments:
+        if environment.shell is not None:
+            _check_alpb(environment.shell.implicit, f"environments.{environment.name}.shell.implicit")
+            resolve_molecule(environment.shell.solvent)
+        try:
+            check_plan(_plan(request, environment), atoms)
+        except LevelError as error:
+            raise LevelError(f"environment {environment.name}: {error.message}", hint=error.hint) from error
+
+
+def _check_alpb(solvent: str | None, where: str) -> None:
+    if solvent is not None and solvent not in ALPB_SOLVENTS:
+        hint = closest(solvent, ALPB_SOLVENTS) or f"one of: {', '.join(ALPB_SOLVENTS)}"
+        raise LevelError(f"{where}: ALPB has no solvent {solvent!r}", hint=hint)
+
+
+def _plan(request: EnsembleRequest, environment: Environment) -> QCPlan:
+    return QCPlan(
+        level=request.level_of(environment),
+        tasks=tasks_of(request, environment),
+        excited_states=request.excited_states,
+        gpu=request.gpu,
+        cpus=request.cpus,
+    )
+
+
+def expected_conformers(request: EnsembleRequest) -> int:
+    """Return a rough number of conformers for planning: three for each rotatable bond, at most 50 or the job's limit."""
+    from rdkit.Chem import rdMolDescriptors
+
+    mol = rdkit_molecule(
+        smiles=smiles_of(request), atoms=None if smiles_of(request) else resolve_molecule(request.molecule)
+    )
+    bonds = rdMolDescriptors.CalcNumRotatableBonds(mol)
+    # Rotatable bonds leave out O-H and N-H, which matter here.
+    bonds += sum(1 for atom in mol.GetAtoms() if atom.GetSymbol() == "O" and atom.GetTotalNumHs(includeNeighbors=True))
+    return int(min(3**bonds, request.search.max_conformers or 50, 50))
+
+
+def foresee(request: EnsembleRequest) -> Sequence[Foreseen]:
+    """Return the calculations of a job; the number of conformers is an estimate."""
+    atoms = resolve_molecule(request.molecule)
+    search, count = request.search, expected_conformers(request)
+    found: list[Foreseen] = []
+    if search.engine == "crest":
+        value = CrestInput(atoms=atoms, threads=search.threads, walltime_h=search.walltime_h)
+        found.append(Foreseen(crest_search, crest_search.resources(value), label="conformer search"))
+    else:
+        found.append(Foreseen(embed_conformers, EMBED_RESOURCES, label="conformer search"))
+        needs = xtb_optimization.resources(XTBOptimizationInput(atoms=atoms))
+        found.append(Foreseen(xtb_optimization, needs, count=search.seeds, label="GFN2-xTB (at most about one a seed)"))
+        found.append(Foreseen(prune_conformers, PRUNE_RESOURCES, label="pruning"))
+    for environment in request.environments:
+        label = f"{environment.name} · "
+        if environment.shell is not None:
+            found.append(_foresee_shell(request, environment, atoms, count))
+        lane = _with_shell(atoms, environment)
+        found += foresee_plan(
+            _plan(request, environment), lane, count=count, label=f"{label}about {count} conformers · "
+        )
+    found.append(Foreseen(ensemble_report, REPORT_RESOURCES, label="plots and tables"))
+    return found
+
+
+def _foresee_shell(request: EnsembleRequest, environment: Environment, atoms: ConceptualAtoms, count: int) -> Foreseen:
+    shell = environment.shell
+    assert shell is not None
+    solvent = resolve_molecule(shell.solvent)
+    label = f"{environment.name} · solvent shells"
+    times = count * shell.samples
+    if shell.engine == "qcg":
+        grown = QCGInput(solute=atoms, solvent=solvent, molecules=shell.molecules, threads=request.search.threads)
+        return Foreseen(qcg_cluster, qcg_cluster.resources(grown), count=times, label=label)
+    packed = ShellInput(solute=atoms, solvent=solvent, molecules=shell.molecules, picoseconds=shell.picoseconds)
+    return Foreseen(solvate, solvate.resources(packed), count=times, label=label)
+
+
+def _with_shell(atoms: ConceptualAtoms, environment: Environment) -> ConceptualAtoms:
+    """Return a structure of the size that an environment's lanes have; its positions mean nothing."""
+    if environment.shell is None:
+        return atoms
+    solvent = resolve_molecule(environment.shell.solvent)
+    count = environment.shell.molecules
+    return ConceptualAtoms(
+        symbols=atoms.symbols + solvent.symbols * count,
+        positions=tuple((3.0 * index, 0.0, 0.0) for index in range(len(atoms) + count * len(solvent))),
+        charge=atoms.charge + count * solvent.charge,
+        multiplicity=atoms.multiplicity,
+    )
+
+
+GRAPH = Graph(
+    id="ensemble-spectrum",
+    version="1",
+    state_type=EnsembleState,
+    nodes=(
+        PrepareMolecule,
+        BuiltInSearch,
+        CrestSearch,
+        SolventShell,
+        RefineEnvironments,
+        ShareGeometries,
+        Report,
+        Finish,
+    ),
+    start=PrepareMolecule,
+    guards=GUARDS,
+    request_type=EnsembleRequest,
+    begin=EnsembleState.for_request,
+    check=check_request,
+    foresee=foresee,
+    max_steps=20,
+    description="Absorption spectrum of a flexible molecule: conformers, refinement in lanes, Boltzmann weights, spectrum.",
+)
