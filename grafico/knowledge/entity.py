@@ -71,7 +71,8 @@ class Entity(BaseModel):
     @property
     def loaded(self) -> bool:
         """Whether the fields are here; False for an entity that has only been referred to."""
-        return self._source is None
+        private = self.__pydantic_private__
+        return private is None or private["_source"] is None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "iri" or name in self.natural_key:

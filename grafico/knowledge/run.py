@@ -13,13 +13,15 @@ from pathlib import Path
 from grafico.errors import KnowledgeError
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import COMMITTED
-from grafico.knowledge.mapper import Description, describe, n_quads
-from grafico.knowledge.provenance import run_iri
+from grafico.knowledge.mapper import TYPE, Description, describe, n_quads
+from grafico.knowledge.provenance import Execution, run_iri
 from grafico.knowledge.schema import schema_of
 from grafico.knowledge.store import QUADS_FILE, KnowledgeBase
-from grafico.knowledge.vocabulary import RDF, SCHEMA, XSD, iri_term, literal_term
+from grafico.knowledge.vocabulary import GRAFICO, PROV, RDF, SCHEMA, XSD, iri_term, literal_term
 
 __all__ = ["RunKnowledge"]
+
+KEY, GENERATED = iri_term(GRAFICO + "key"), iri_term(PROV + "generated")
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class RunKnowledge:
             self._graph = run_iri(run_id or _id_of(folder))
         self._classes: set[type[Entity]] = set()
         self._touched: set[str] = set()
+        self._roots: set[str] = set()
 
     @property
     def graph(self) -> str:
@@ -82,6 +85,7 @@ class RunKnowledge:
         with self._lock:
             merged = {**self._held, **description}
             self._touched.update(description)
+            self._roots.update(root.iri for root in roots)
             self._commit(merged)
         return [root.iri for root in roots]
 
@@ -89,7 +93,8 @@ class RunKnowledge:
         """Persist the last entities (the :class:`~grafico.knowledge.provenance.Run`) and drop what no walk stands for.
 
         After a resume, what an invalidated part of the run had persisted is still in the file. Call this when the
-        walk has ended: everything that was not persisted again since this object was made goes.
+        walk has ended: everything that was not persisted again since this object was made goes. What was persisted is
+        linked to where it came from: to its run, and to each execution whose content key it names.
         """
 
         def last() -> None:
@@ -97,9 +102,27 @@ class RunKnowledge:
             with self._lock:
                 self._touched.update(description)
                 merged = {**self._held, **description}
-                self._commit({subject: pairs for subject, pairs in merged.items() if subject in self._touched})
+                kept = {subject: pairs for subject, pairs in merged.items() if subject in self._touched}
+                self._commit(self._linked(kept))
 
         await asyncio.to_thread(last)
+
+    def _linked(self, description: Description) -> Description:
+        by_key: dict[str, set[str]] = {}
+        executions = {s for s, pairs in description.items() if (TYPE, iri_term(Execution.class_iri())) in pairs}
+        for subject, pairs in description.items():
+            if subject not in executions:
+                for predicate, value in pairs:
+                    if predicate == KEY:
+                        by_key.setdefault(value, set()).add(subject)
+        linked = dict(description)
+        for subject in executions:
+            made = {made for predicate, key in description[subject] if predicate == KEY for made in by_key.get(key, ())}
+            linked[subject] = description[subject] | {(GENERATED, iri) for iri in made}
+        run = iri_term(self.graph)
+        if run in description:
+            linked[run] = description[run] | {(GENERATED, iri_term(iri)) for iri in self._roots}
+        return linked
 
     def _commit(self, description: Description) -> None:
         if description != self._held or not self.path.exists():

@@ -31,6 +31,9 @@ __all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt"]
 QUADS_FILE = "knowledge.nq"
 """What a run knows, in its folder."""
 
+BULK = 2000
+"""Triples of a new graph from which on they are loaded in bulk."""
+
 ResultT = TypeVar("ResultT")
 
 
@@ -273,6 +276,10 @@ def _replace(store: Any, graph: Any, wanted: set[Any]) -> tuple[int, int]:
     removed = set() if graph.value.startswith(SCHEMA) else held - wanted
     if removed:
         store.update(f"DELETE DATA {{ {_block(graph, removed)} }}; INSERT DATA {{ {_block(graph, added)} }}")
+    elif not held and len(added) >= BULK:
+        # Four times faster, and one ingestion for any run of less than a million triples; should a kill come between
+        # all the same, loading the file again completes it.
+        store.bulk_extend(added)
     elif added:
         store.extend(added)
     return len(added), len(removed)
