@@ -45,7 +45,7 @@ class ShellInput(Model):
     picoseconds: float = Field(default=2.0, ge=0, le=500, description="length of the annealing run, ps; 0 for none")
     implicit: str | None = Field(default=None, description="ALPB solvent around the cluster")
     seed: int = Field(default=61453, ge=0, le=2_000_000_000, description="seed of packing and velocities")
-    force_limit: float = Field(default=0.01, ge=1e-4, le=0.5, description="largest force on an atom at the end, eV/Å")
+    force_limit: float = Field(default=0.02, ge=1e-4, le=0.5, description="largest force on an atom at the end, eV/Å")
     steps: int = Field(default=1500, ge=1, le=50_000, description="most steps of the optimization")
 
 
@@ -160,7 +160,8 @@ def _pack(value: ShellInput, radius: float, folder: Path) -> ConceptualAtoms:
     program = packmol_path()
     (folder / "solute.xyz").write_text(write_xyz(_centered(value.solute)))
     (folder / "solvent.xyz").write_text(write_xyz(_centered(value.solvent)))
-    output = run_program([program], folder, "packmol", given=packmol_input(value, radius))
+    (folder / "packmol.inp").write_text(packmol_input(value, radius))
+    output = run_program([program], folder, "packmol", given=folder / "packmol.inp")
     result = folder / "packed.xyz"
     if not result.is_file() or "Success!" not in output:
         raise CalculationError(
@@ -208,6 +209,7 @@ def _anneal(image: Any, value: ShellInput, radius: float) -> None:
             timestep=1.0 * units.fs,
             temperature_K=value.temperature,
             friction=0.02 / units.fs,
+            fixcm=False,
             rng=generator,
             logfile="-",
             loginterval=100,
