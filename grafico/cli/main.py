@@ -1,6 +1,7 @@
 """The `grafico` command: what it can do, without importing any of it before it is asked for."""
 
 import sys
+import warnings
 
 import typer
 
@@ -47,6 +48,9 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench", help="Benchmarks, as ratios on this machine.")
 
 
+_plain = warnings.formatwarning
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -55,8 +59,18 @@ def version() -> None:
     typer.echo(__version__)
 
 
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning as people should see it; only those of other packages say which line of code they come from."""
+    if category.__module__.partition(".")[0] == "grafico":
+        return f"grafico: note: {message}\n"
+    return _plain(message, category, filename, lineno, line)
+
+
 def main() -> None:
     """Run the command line; the entry point of the `grafico` script."""
+    warnings.formatwarning = _warning
     try:
         app()
     finally:

@@ -140,6 +140,20 @@ def test_a_second_controller_is_refused_while_the_first_one_runs(
     assert process.wait(60) == 0
 
 
+def test_a_run_is_taken_over_and_its_first_controller_stops(
+    spawn: Any, grafico: Callable[..., Any], bench: Path
+) -> None:
+    process = spawn(*SLEEPY, "--set", "input.sleep_s=2")
+    folder = running(bench, 2)
+    said = grafico("resume", "last", "--take-over", "--quiet", "--json")
+    assert said.code == 0, said.err
+    assert said.json["result"]["total"] == 30
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "another controller has taken over" in err
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "finished"
+
+
 def test_a_run_goes_on_when_nobody_reads_what_it_says(spawn: Any, bench: Path) -> None:
     reading, writing = os.pipe()
     process = spawn("run", "job.yaml", stdout=writing, stderr=writing)
