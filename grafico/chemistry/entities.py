@@ -27,9 +27,9 @@ from grafico.units import ev_to_nanometre
 
 # The graphs import this module, so it must not import theirs.
 if TYPE_CHECKING:
-    from grafico.chemistry.ensemble.request import Environment as EnvironmentChoice
-    from grafico.chemistry.ensemble.result import EnsembleMember as MemberResult
-    from grafico.chemistry.ensemble.result import EnsembleResult, EnvironmentResult, SpectrumSummary
+    from grafico.chemistry.ensemble_request import Environment as EnvironmentChoice
+    from grafico.chemistry.ensemble_result import EnsembleMember as MemberResult
+    from grafico.chemistry.ensemble_result import EnsembleResult, EnvironmentResult, SpectrumSummary
     from grafico.chemistry.properties import Electronic
     from grafico.chemistry.quantum_chemistry.request import QCResult
 

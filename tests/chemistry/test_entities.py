@@ -9,8 +9,8 @@ from grafico.atoms import ConceptualAtoms
 from grafico.calculations import ArtifactRef
 from grafico.chemistry.boltzmann import Population
 from grafico.chemistry.calculations.tddft import Excitation
-from grafico.chemistry.ensemble.request import Environment
-from grafico.chemistry.ensemble.result import (
+from grafico.chemistry.ensemble_request import Environment
+from grafico.chemistry.ensemble_result import (
     EnsembleMember,
     EnsembleResult,
     EnvironmentResult,
