@@ -12,7 +12,7 @@ __all__ = ["print_plan"]
 
 def print_plan(plan: "Plan") -> None:
     """Print what a job would do."""
-    from grafico.cli.progress import clock
+    from grafico.cli.progress import spell
     from grafico.jobs.plan import describe_resources
 
     console = out()
@@ -34,13 +34,13 @@ def print_plan(plan: "Plan") -> None:
     if plan.calculations:
         rows = [
             (item.label, item.calculation, item.count, describe_resources(item.resources),
-             clock(item.resources.walltime_s), ", ".join(item.where), item.at_once, clock(item.bound_s))
+             spell(item.resources.walltime_s), ", ".join(item.where), item.at_once, spell(item.bound_s))
             for item in plan.calculations
         ]  # fmt: skip
         columns = ("foreseen", "calculation", "count", "each needs", "walltime", "on", "at once", "at most")
         show_table(console, "calculations, if nothing fails", columns, rows)
         console.print(
-            f"at most {clock(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
+            f"at most {spell(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
         )
     for engine in plan.engines:
         console.print(f"engine {engine.name}: {engine.version or f'not installed; {engine.get}'}")

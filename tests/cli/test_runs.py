@@ -188,7 +188,7 @@ def test_a_dry_run_shows_the_plan_and_creates_nothing(run: Callable[..., Any], b
     before = {path.name for path in bench.iterdir()}
     said = run("--dry-run")
     assert said.code == 0, said.err
-    for part in ("Spread → Add", "squares", "1 CPU, 200 MiB", "at most 02:00", "profile small"):
+    for part in ("Spread → Add", "squares", "1 CPU, 200 MiB", "at most 2 min", "profile small"):
         assert part in said.out
     plan = run("--dry-run", "--json").json
     assert plan["calculations"][0]["count"] == 3
