@@ -127,14 +127,15 @@ def _plan(request: EnsembleRequest, environment: Environment) -> QCPlan:
 
 def expected_conformers(request: EnsembleRequest) -> int:
     """Return a rough number of conformers for planning: three for each rotatable bond, at most 50 or the job's limit."""
+    from rdkit import Chem
     from rdkit.Chem import rdMolDescriptors
 
-    mol = rdkit_molecule(
-        smiles=smiles_of(request), atoms=None if smiles_of(request) else resolve_molecule(request.molecule)
-    )
+    smiles = smiles_of(request)
+    whole = rdkit_molecule(smiles=smiles, atoms=None if smiles else resolve_molecule(request.molecule))
+    mol = Chem.RemoveHs(whole)
     bonds = rdMolDescriptors.CalcNumRotatableBonds(mol)
-    # Rotatable bonds leave out O-H and N-H, which matter here.
-    bonds += sum(1 for atom in mol.GetAtoms() if atom.GetSymbol() == "O" and atom.GetTotalNumHs(includeNeighbors=True))
+    # Rotatable bonds leave out O-H, which matters here.
+    bonds += sum(1 for atom in mol.GetAtoms() if atom.GetSymbol() == "O" and atom.GetTotalNumHs())
     return int(min(3**bonds, request.search.max_conformers or 50, 50))
 
 
