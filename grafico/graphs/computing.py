@@ -147,7 +147,8 @@ async def _shared(request: Request) -> Outcome[Any]:
         if flight.waiting == 0:
             if flights.get(request.key) is flight:
                 del flights[request.key]
-            flight.task.cancel()
+            if not flight.task.done():
+                request.walk.scope.abandon(flight.task)
 
 
 async def _climb(request: Request) -> Outcome[Any]:

@@ -23,9 +23,9 @@ def draw_graph(graph: Graph) -> str:
     A guarded edge carries the names of the guards that may remove it.
     """
     names = {cls: f"n{number}" for number, cls in enumerate(graph.nodes)}
-    lines = ["flowchart TD", "  start((start))"]
+    lines = ["flowchart TD", "  start((Start))"]
     lines += [f'  {names[cls]}["{_text(cls.node_id)}"]' for cls in graph.nodes]
-    lines.append("  stop((end))")
+    lines.append("  stop((End))")
     lines += [f"  start --> {names[cls]}" for cls in graph.starts]
     for cls, plan in graph.plans.items():
         for successor in plan.successors:
@@ -84,7 +84,7 @@ def draw_run(records: Iterable[Record]) -> str:
     walks = _walks(records)
     root = walks.get("", Lane())
     crowds = _crowds(walks)
-    lines = ["flowchart TD", "  start((start))"]
+    lines = ["flowchart TD", "  start((Start))"]
     previous, note = "start", ""
     failed = root.end is not None and root.end.data["status"] == "failure"
     steps = sorted(root.steps.items())
@@ -103,7 +103,7 @@ def draw_run(records: Iterable[Record]) -> str:
         if failed:
             failure = root.end.data.get("failure") or {}
             reason = f'|"{_text(str(failure.get("kind", "failed")))}"|'
-        lines.append(f"  stop((end)){':::failed' if failed else ''}")
+        lines.append(f"  stop((End)){':::failed' if failed else ''}")
         lines.append(f"  {previous} -->{reason} stop")
     lines.extend(CLASSES)
     return "\n".join(lines) + "\n"

@@ -19,7 +19,8 @@ class Guard:
     name: str
     removes: Sequence[type[AnyNode]]
     when: Callable[[Any], bool]
-    reason: str
+    reason: str | Callable[[Any], str]
+    """A text, or a function of the state that returns one."""
     at: Sequence[type[AnyNode]] = ()
 
     def applies_at(self, node: type[AnyNode]) -> bool:
@@ -34,6 +35,7 @@ def vetoes(guards: Sequence[Guard], state: Any, successors: Sequence[type[AnyNod
         hit = [cls.node_id for cls in guard.removes if cls in successors]
         if hit and guard.when(state):
             for node_id in hit:
-                reason = f"{guard.name}: {guard.reason}"
+                why = guard.reason if isinstance(guard.reason, str) else guard.reason(state)
+                reason = f"{guard.name}: {why}"
                 removed[node_id] = f"{removed[node_id]}; {reason}" if node_id in removed else reason
     return removed

@@ -147,28 +147,30 @@ class Lanes(Generic[OutputT]):
         """Run lanes one after the other; a fault of the machinery goes to whoever awaits the fan-out."""
         try:
             for key in queue:
-                outcome = await self._lane(key)
+                outcome, replayed = await self._lane(key)
                 self._ended += 1
-                self._announce(key, outcome)
+                self._announce(key, outcome, replayed=replayed)
                 self._done.put_nowait((key, outcome))
         except BaseException as error:
             self._done.put_nowait(error)
             if not isinstance(error, Exception):
                 raise
 
-    def _announce(self, key: str, outcome: Outcome[Any]) -> None:
+    def _announce(self, key: str, outcome: Outcome[Any], *, replayed: bool) -> None:
         events = self.ctx.walk.scope.events
         if events:
             failure = outcome if isinstance(outcome, Failure) else None
             position = Position(self._prefix + key, 0, 0)
-            events.emit(LaneEnded(position, False, key, failure, self._ended, len(self.keys)))
+            events.emit(LaneEnded(position, replayed, key, failure, self._ended, len(self.keys)))
 
-    async def _lane(self, key: str) -> Outcome[Any]:
+    async def _lane(self, key: str) -> tuple[Outcome[Any], bool]:
+        """Return a lane's outcome, and whether the journal knew its end."""
         scope, member, path = self.ctx.walk.scope, self._members.pop(key), self._prefix + key
         if scope.events:
             scope.events.emit(LaneStarted(Position(path, 0, 0), False, key))
         if isinstance(self.target, Graph):
-            return await Walk(scope, self.target, member, path).run()
+            walk = Walk(scope, self.target, member, path)
+            return await walk.run(), walk.ended_before
         walk = Walk(scope, self.ctx.walk.graph, None, path)
         node_id = self.ctx.node.node_id
         outcome: Outcome[Any]
@@ -182,7 +184,7 @@ class Lanes(Generic[OutputT]):
                 raise
             outcome = failure_from(error, node_id)
         await walk.end(Position(path, 0, 1), outcome)
-        return outcome
+        return outcome, walk.ended_before
 
     def _check(self) -> None:
         where = f"node {self.ctx.node.node_id}: fan-out over {self.target_name}"

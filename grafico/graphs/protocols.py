@@ -58,13 +58,17 @@ class Record:
     compute    a calculation was asked for and answered: ``name``, ``key``, ``status`` and, for a failure,
                ``failure``; the output of a success stays under its key
     route      a successor was chosen: ``successor``, ``parameters``, ``by`` (forced, rule, model, fallback,
-               exit), ``reasoning``, ``confidence``, ``vetoes``
+               exit, node: returned as it is), ``reasoning``, ``confidence``, ``vetoes``; for a decision
+               node ``output``; ``successor`` is null where no answer came and the walk stopped
     lanes      a fan-out was opened: ``keys``, ``target``
     lane_end   a lane ended, at the lane's own path: ``status``, ``failure``
     delivery   in completion order: the ``key`` that a node was given next
     value      time, chance, a file or a model's output: ``name``, ``value``
     end        the walk ended: ``status``, ``result`` for the root, ``failure``
     ========== ======================================================================================
+
+    ``lane_end`` and ``end`` stand where the walk's next call would have stood. Notes are ``start`` and
+    ``attempt`` (one attempt at a calculation), and ``stop`` (guards or an exit left nowhere to go).
     """
 
     kind: str

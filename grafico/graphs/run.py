@@ -72,8 +72,11 @@ async def run_graph(
         seed=seed,
     )
     walk = Walk(scope, graph, state, "")
-    outcome = await walk.run()
+    try:
+        outcome = await walk.run()
+    finally:
+        await scope.close()
     if scope.events:
         failure = outcome if isinstance(outcome, Failure) else None
-        scope.events.emit(WalkEnded(Position("", max(walk.step, 0), 0), False, failure))
+        scope.events.emit(WalkEnded(Position("", max(walk.step, 0), 0), walk.ended_before, failure))
     return outcome

@@ -46,6 +46,19 @@ class Scope:
     seed: int | None = None
     """Makes chance the same in every run, position by position."""
     flights: dict[str, Flight] = field(default_factory=dict)
+    """Calculations under way, by content key."""
+    leaving: "set[asyncio.Task[Outcome[Any]]]" = field(default_factory=set)
+    """Calculations that nobody waits for any more, while they are being cancelled."""
+
+    def abandon(self, task: "asyncio.Task[Outcome[Any]]") -> None:
+        """Cancel a calculation."""
+        self.leaving.add(task)
+        task.add_done_callback(self.leaving.discard)
+        task.cancel()
+
+    async def close(self) -> None:
+        """Return when all that was cancelled is over."""
+        await asyncio.gather(*self.leaving, return_exceptions=True)
 
 
 def mismatch(position: Position, node: str, recorded: str, asked: str) -> ReplayMismatch:

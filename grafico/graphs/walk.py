@@ -29,7 +29,19 @@ class Walk:
     pydantic-graph drives it: each of its steps calls :meth:`visit`.
     """
 
-    __slots__ = ("ctx", "graph", "lane", "live", "node_id", "pending", "scope", "state", "step", "told")
+    __slots__ = (
+        "ctx",
+        "ended_before",
+        "graph",
+        "lane",
+        "live",
+        "node_id",
+        "pending",
+        "scope",
+        "state",
+        "step",
+        "told",
+    )
 
     def __init__(self, scope: Scope, graph: Graph, state: Any, lane: str) -> None:
         self.scope = scope
@@ -43,6 +55,8 @@ class Walk:
         self.pending: list[Record] = []
         self.ctx: Context[Any] | None = None
         self.told = Told()
+        self.ended_before = False
+        """Whether the journal knew the end of this walk."""
 
     async def run(self) -> Outcome[Any]:
         """Walk to the end and return the outcome; a failure of the walk is a value.
@@ -153,6 +167,7 @@ class Walk:
         if recalled is not None:
             if recalled.data["status"] != outcome.status:
                 raise mismatch(position, self.node_id, f"an end in {recalled.data['status']}", outcome.status)
+            self.ended_before = True
             return
         data: dict[str, Json] = {"status": outcome.status}
         if isinstance(outcome, Failure):

@@ -123,7 +123,7 @@ def test_a_run_is_drawn_as_its_path_with_lanes_as_counts_and_failures_marked() -
     assert '-->|"8"|' in drawing
     assert "roots: 16 lanes (16 done)" in drawing
     assert ":::failed" in drawing
-    assert "stop((end))" in drawing
+    assert "stop((End))" in drawing
 
 
 def test_a_run_that_failed_or_is_not_over_shows_where_it_stands() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from walking import FlakyCompute, Number, Square, refuse_negative, square, stubborn, walk
 
-from grafico.calculations import Calculation, Failure, FailureKind, Model, Outcome, WorkContext, calculation
+from grafico.calculations import Calculation, Failure, FailureKind, Model, Outcome, Resources, WorkContext, calculation
 from grafico.graphs import (
     AttemptFailed,
     CalculationStarted,
@@ -25,12 +25,15 @@ from grafico.graphs import (
 class State(GraphState):
     calculation: Calculation[Any, Any]
     value: Model
+    resources: Resources | None = None
     outcome: Outcome[Any] | None = None
 
 
 class Try(Node[State, float]):
     async def run(self, ctx: Context[State]) -> End[float]:
-        outcome = ctx.state.outcome = await ctx.compute(ctx.state.calculation, ctx.state.value, label="a try")
+        outcome = ctx.state.outcome = await ctx.compute(
+            ctx.state.calculation, ctx.state.value, label="a try", resources=ctx.state.resources
+        )
         if not outcome.ok:
             raise ctx.fail(outcome)
         return End(outcome.output.y)
@@ -165,3 +168,15 @@ def test_an_input_of_another_type_is_bad_input() -> None:
     assert isinstance(outcome, Failure)
     assert outcome.kind == "bad_input"
     assert "takes Number, and was given Square" in outcome.message
+
+
+def test_a_node_may_know_better_what_a_calculation_needs() -> None:
+    recorder = MemoryRecorder()
+    compute = InlineCompute(recorder)
+    state = State(calculation=stubborn, value=Number(x=2), resources=Resources(cpus=4, memory_mib=500))
+    assert walk(GRAPH, state, recorder=recorder, compute=compute).ok
+    assert [(task.resources.cpus, task.resources.memory_mib) for task in compute.tasks] == [
+        (4, 500),
+        (4, 500),
+        (4, 1000),
+    ]

@@ -13,6 +13,7 @@ from pydantic import Field
 from walking import MortalRecorder, NoRouter, Number, ScriptedRouter, path_of, refuse_negative, routes_of, square, walk
 
 from grafico.calculations import CalculationTask, Failure, Outcome
+from grafico.control import RuleRouter
 from grafico.errors import ReplayMismatch, StaleController
 from grafico.graphs import (
     Context,
@@ -25,6 +26,7 @@ from grafico.graphs import (
     Node,
     Position,
     need_at_least,
+    run_graph,
 )
 
 
@@ -217,6 +219,46 @@ def test_a_waiter_outlives_the_lane_that_began_the_calculation() -> None:
     outcome = walk(graph, Lane(x=0), recorder=recorder, compute=compute)
     assert outcome.ok
     assert len(compute.tasks) == 1
+
+
+def test_a_run_that_is_cancelled_leaves_no_calculation_behind() -> None:
+    class Endless(InlineCompute):
+        ended = 0
+
+        async def run(self, task: CalculationTask) -> Outcome[Any]:
+            self.tasks.append(task)
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0.01)
+                self.ended += 1
+            raise AssertionError
+
+    async def main() -> None:
+        recorder = MemoryRecorder()
+        compute = Endless(recorder)
+        run = asyncio.create_task(run_graph(MAIN, Main(), compute=compute, router=RuleRouter(), recorder=recorder))
+        while len(compute.tasks) < 4:
+            await asyncio.sleep(0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert compute.ended == len(compute.tasks)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_a_seed_fixes_the_random_numbers_of_nodes() -> None:
+    async def main(seed: int | None) -> float:
+        recorder = MemoryRecorder()
+        state = Main()
+        await run_graph(MAIN, state, compute=InlineCompute(recorder), router=RuleRouter(), recorder=recorder, seed=seed)
+        return state.noise
+
+    noises = [asyncio.run(main(seed)) for seed in (7, 7, 8, None)]
+    assert noises[0] == noises[1]
+    assert len(set(noises)) == 3
 
 
 def test_a_committed_outcome_is_reused_by_its_key_after_an_invalidation() -> None:

@@ -284,6 +284,19 @@ def test_guards_that_leave_nothing_stop_the_walk_with_their_reasons() -> None:
     ]
 
 
+def test_a_guard_may_give_a_reason_from_the_state() -> None:
+    guard = Guard(
+        name="counting",
+        removes=(Excite, Verify),
+        when=lambda state: state.roots > 5,
+        reason=lambda state: f"{state.roots} roots are too many",
+    )
+    graph = Graph(id="g", version="1", state_type=State, nodes=NODES, start=Optimize, guards=[guard])
+    recorder = MemoryRecorder()
+    assert walk(graph, State(), router=NoRouter(), recorder=recorder).ok
+    assert routes_of(recorder)[0]["vetoes"]["Excite"] == "counting: 10 roots are too many"
+
+
 def test_a_returned_successor_that_a_guard_forbids_stops_the_walk() -> None:
     class Hasty(Node[State, str]):
         async def run(self, ctx: Context[State]) -> Verify | Finish:
