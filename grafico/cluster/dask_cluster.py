@@ -26,7 +26,7 @@ CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1h",  # LocalWorker replaces lost ones itself
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.scheduler.work-stealing": False,
-    "distributed.worker.daemon": False,
+    "distributed.scheduler.worker-ttl": "120s",
 }
 
 

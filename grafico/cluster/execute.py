@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from grafico.cluster.leases import lease_folder
 from grafico.cluster.order import LeaseOrder, Order, Reply
 from grafico.cluster.orphans import Guardian, ProcessRow, family, process_table
 from grafico.cluster.placement import demand, taken, threads_for
-from grafico.cluster.processes import Processes, ProcessKind, WarmProcess
+from grafico.cluster.processes import STARTS, Processes, ProcessKind, WarmProcess
 from grafico.errors import GraficoError
 from grafico.runs import OutcomeStore, RunPaths, StartLog
-from grafico.runs.processes import ProcessId, host_name, start_of
+from grafico.runs.processes import ProcessId, host_name
 
 __all__ = ["Service", "cancel", "execute", "serve"]
 
@@ -72,13 +73,15 @@ class Service:
         Seconds added to every walltime.
     scratch
         Folder for what calculations write while they run.
+    controller
+        Process id of the controller.
     """
 
-    def __init__(self, spec: WorkerSpec, *, max_tasks: int, grace_s: float, scratch: Path) -> None:
+    def __init__(self, spec: WorkerSpec, *, max_tasks: int, grace_s: float, scratch: Path, controller: int) -> None:
         self.spec = spec
         self._grace_s = grace_s
         self._scratch = scratch
-        self._guardian = Guardian(scratch)
+        self._guardian = Guardian(scratch, controller)
         self._processes = Processes(spec.places, max_tasks, self._variables, self._guardian)
         self._running: dict[str, Running] = {}
         self._lock = threading.Lock()
@@ -97,7 +100,15 @@ class Service:
             digest = OutcomeStore(paths).digest(task.key)
             if digest is not None:  # committed before, perhaps by a process that died before it could say so
                 return Reply(key=task.key, digest=digest).model_dump_json()
-            return self._run(running, ticket, task, paths)
+            for left in reversed(range(STARTS)):
+                try:
+                    return self._run(running, ticket, task, paths)
+                except BrokenProcessPool:  # its process died before it was given the order
+                    if not left:
+                        raise
+            raise AssertionError
+        except (ChildProcessError, BrokenProcessPool) as error:
+            return self._failed(task, Ended(FailureKind.CRASH, str(error)), begun)
         except (GraficoError, OSError) as error:
             said = error.message if isinstance(error, GraficoError) else f"{type(error).__name__}: {error}"
             return self._failed(task, Ended(FailureKind.ENGINE_ERROR, said), begun)
@@ -142,11 +153,11 @@ class Service:
         healthy = False
         begun = time.monotonic()
         started = None
-        status = "cancelled"
+        status = "crash"
         try:
             slot = self._lease(running, warm, part) if spec.is_gpu else ""
             log = self._logs.setdefault(str(paths.root), StartLog(paths))
-            process = ProcessId(host_name(), warm.pid, start_of(warm.pid) or "")
+            process = ProcessId(host_name(), warm.pid, warm.start)
             begun = time.monotonic()
             started = log.start(
                 task.key, task.attempt,

@@ -13,6 +13,7 @@ from typing import Any
 from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, Resources, load_calculation
 from grafico.cluster.dask_cluster import Running
 from grafico.cluster.execute import execute
+from grafico.cluster.launch import LocalWorker
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.order import Reply
 from grafico.cluster.placement import Backlog, Demand, Placed, WorkerView, demand, refusal
@@ -20,7 +21,7 @@ from grafico.cluster.profile import Profile
 from grafico.errors import GraficoError
 from grafico.runs import OutcomeStore, RunPaths, read_starts
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "ticket_name"]
 
 READY_S = 120.0
 LOST_S = 1.0
@@ -62,6 +63,7 @@ class Cluster:
         self._sent: set[Work] = set()
         self._watches: set[asyncio.Task[None]] = set()
         self._client: Any = None
+        self._workers: dict[str, LocalWorker] = {}
         self._draining = False
         self._pumping = False
         self._idle = asyncio.Event()
@@ -90,6 +92,9 @@ class Cluster:
         if refused is not None:
             said = f"{refused.message} ({refused.hint})"
             return Failure(kind=FailureKind.REFUSED, message=said, where=task.name)
+        hopeless = self._hopeless(task)
+        if hopeless is not None:
+            return hopeless
         name = (task.key, task.attempt)
         work = self._works.get(name)
         if work is None:
@@ -152,6 +157,9 @@ class Cluster:
         """Take over a cluster that has been started."""
         self._client = running.client
         self.dashboard_link = running.dashboard_link
+        self._workers = running.workers
+        for name in self._addresses:
+            self._workers[name].came_up = True
         self._pump_soon()
 
     async def ready(self) -> None:
@@ -170,6 +178,8 @@ class Cluster:
     def worker_up(self, name: str, address: str) -> None:
         """Count a worker in."""
         self._addresses[name] = address
+        if name in self._workers:
+            self._workers[name].came_up = True
         self._backlog.up(name)
         self._first.set()
         self._pump_soon()
@@ -183,19 +193,27 @@ class Cluster:
         lost = [work for work in self._sent if work.worker == name]
         for work in lost:
             work.part = {}  # the station has forgotten what it had given out
-        asyncio.get_running_loop().call_later(LOST_S, self._give_up, lost)
+        keeper = self._workers.get(name)
+        process = keeper.process if keeper is not None and keeper.came_up else None
+        asyncio.get_running_loop().call_later(LOST_S, self._give_up, lost, process)
 
     def worker_given_up(self, name: str) -> None:
         """Take note that a worker dies whenever it is started; what only it could do has failed."""
         self._given_up.add(name)
-        left = [spec for spec in self.specs if spec.name not in self._given_up]
-        if not left:
+        if len(self._given_up) == len(self.specs):
             self._first.set()
         for work in list(self._works.values()):
-            if work not in self._sent and refusal(work.task.resources, left or self.specs[:0], "") is not None:
+            if work not in self._sent and (hopeless := self._hopeless(work.task)) is not None:
                 self._backlog.remove(work.need, work)
-                message = f"{work.task.name}: the workers that could run it do not start. {self._last_words()}"
-                self._settle(work, Failure(kind=FailureKind.WORKER_LOST, message=message, where=work.task.name))
+                self._settle(work, hopeless)
+
+    def _hopeless(self, task: CalculationTask) -> Failure | None:
+        """Return the failure of what only workers could do that do not start."""
+        left = [spec for spec in self.specs if spec.name not in self._given_up]
+        if len(left) == len(self.specs) or (left and refusal(task.resources, left, self.profile.name) is None):
+            return None
+        message = f"{task.name}: the workers that could run it do not start: {self._last_words()}"
+        return Failure(kind=FailureKind.WORKER_LOST, message=message, where=task.name)
 
     def _last_words(self) -> str:
         for log in sorted(self._scratch.glob("*.log")):
@@ -223,7 +241,7 @@ class Cluster:
         work.worker, work.part = placed.worker, placed.part
         work.sent += 1
         work.sent_at = time.time()
-        ticket = self._ticket(work)
+        ticket = ticket_name(work.task, self._run_id, work.sent)
         self._sent.add(work)
         self._idle.clear()
         work.future = self._client.submit(
@@ -241,17 +259,6 @@ class Cluster:
         watch = asyncio.create_task(self._watch(work), name=ticket)
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
-
-    def _ticket(self, work: Work) -> str:
-        """Return the Dask key: what people read first, then what makes it unique.
-
-        Dask groups keys by what stands before the first word that is not made of letters: the calculation's name.
-        """
-        task = work.task
-        kind, _, rest = (task.label or task.name).partition(" · ")
-        kind = "".join(c if c.isalnum() else "_" for c in kind) or "calculation"
-        people = f"· {rest.replace('-', '_')}-" if rest else ""
-        return f"{kind}-{people}{self._run_id}-{task.key[:16]}-{task.attempt}.{work.sent}"
 
     async def _watch(self, work: Work) -> None:
         """Wait for one answer."""
@@ -318,7 +325,11 @@ class Cluster:
         if outcome is not None:
             self._settle(work, outcome)
         elif not work.done.done() and work.waiting > 0:
-            self._backlog.add(work.need, work)
+            hopeless = self._hopeless(work.task)
+            if hopeless is not None:
+                self._settle(work, hopeless)
+            else:
+                self._backlog.add(work.need, work)
         self._pump_soon()
 
     def _settle(self, work: Work, outcome: Outcome[Any]) -> None:
@@ -335,7 +346,10 @@ class Cluster:
         if work.future is not None:
             self._cancel(work)
 
-    def _give_up(self, lost: Sequence[Work]) -> None:
+    def _give_up(self, lost: Sequence[Work], process: "asyncio.subprocess.Process | None") -> None:
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()  # Dask has lost it although it is there: stopped, say
         for work in lost:
             if work in self._sent and not work.part and work.future is not None and not work.future.done():
                 self._cancel(work)
@@ -345,3 +359,14 @@ class Cluster:
         """Have Dask forget its task; the worker ends the process then."""
         cancelling = asyncio.ensure_future(work.future.cancel())
         cancelling.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def ticket_name(task: CalculationTask, run_id: str, sent: int) -> str:
+    """Return the Dask key of a task: what people read first, then what makes it unique.
+
+    Dask groups keys by what stands before the first word that is not made of letters: the calculation's name.
+    """
+    kind, _, rest = (task.label or task.name).partition(" · ")
+    kind = "".join(c if c.isalnum() else "_" for c in kind).strip("_") or "calculation"
+    people = f"· {rest.replace('-', '_')}-" if rest else ""
+    return f"{kind}-{people}{task.key[:16]}.{task.attempt}.{sent}-{run_id}"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +15,8 @@ from grafico.cluster.worker import instructions
 
 __all__ = ["LocalWorker", "python_path"]
 
-QUICK_S = 20.0
-"""A worker that dies sooner than this after its start died quickly."""
-
 TOO_MANY = 5
-"""Quick deaths in a row after which a worker is given up."""
+"""Starts in a row that came to nothing, after which a worker is given up."""
 
 
 def python_path() -> str:
@@ -64,6 +60,8 @@ class LocalWorker(ProcessInterface):  # type: ignore[misc]  # distributed has no
         self.log = scratch / f"{name}.log"
         self.process: asyncio.subprocess.Process | None = None
         self._given_up = given_up
+        self.came_up = False
+        """Whether the present process has reported to the scheduler."""
         self._generation = 0
         self._keeper: asyncio.Task[None] | None = None
 
@@ -91,6 +89,7 @@ class LocalWorker(ProcessInterface):  # type: ignore[misc]  # distributed has no
 
     async def _launch(self) -> None:
         self._generation += 1
+        self.came_up = False
         environment = {**os.environ, **self._spec.environment, "PYTHONPATH": python_path()}
         # The worker itself needs no CUDA and no threads of BLAS; its processes are told each their own.
         environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -114,15 +113,14 @@ class LocalWorker(ProcessInterface):  # type: ignore[misc]  # distributed has no
             await self.process.stdin.drain()
 
     async def _keep(self) -> None:
-        """Replace the process whenever it dies, unless it dies again and again."""
-        quick = 0
+        """Replace the process whenever it dies, unless it never even starts."""
+        failed = 0
         while True:
-            begun = time.monotonic()
             assert self.process is not None
             await self.process.wait()
-            quick = quick + 1 if time.monotonic() - begun < QUICK_S else 0
-            if quick >= TOO_MANY:
+            failed = 0 if self.came_up else failed + 1
+            if failed >= TOO_MANY:
                 self._given_up(self.name)
                 return
-            await asyncio.sleep(min(2.0, 0.1 * 2**quick) if quick > 1 else 0)
+            await asyncio.sleep(0.1 * failed)
             await self._launch()

@@ -13,6 +13,7 @@ __all__ = ["BUILTIN", "known_profiles", "load_profile"]
 
 BUILTIN = {LAPTOP.name: LAPTOP}
 FOLDER = Path("cluster")
+DEEPEST = 10
 LARGEST = 256 * 1024
 """Bytes of the largest profile that is read; a real one has a few hundred."""
 
@@ -91,7 +92,11 @@ def _parse(path: Path, text: str) -> Any:
     import yaml
 
     try:
+        depth = 0
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ProfileError(f"{path}: line {_line(event)}: nested too deeply for a cluster profile")
             if isinstance(event, yaml.AliasEvent):
                 raise ProfileError(f"{path}: line {_line(event)}: aliases (*name) are not allowed here")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -103,9 +108,8 @@ def _parse(path: Path, text: str) -> Any:
         raise ProfileError(
             f"{path}: {where}{error.problem or 'not YAML'}", hint="check indentation and colons"
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
-        raise ProfileError(f"{path}: not YAML: {reason}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ProfileError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
 
 
 def _line(event: Any) -> int:

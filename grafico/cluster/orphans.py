@@ -126,12 +126,14 @@ class Guardian:
     ----------
     folder
         The worker's scratch folder, removed at the end as well.
+    controller
+        The worker's parent. If it is gone too, nobody else removes the folder that all workers share.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, controller: int) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, str(folder)],
+            [sys.executable, "-I", "-S", __file__, str(folder), str(controller)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -161,7 +163,7 @@ class Guardian:
             self._process.stdin.flush()
 
 
-def guard(folder: str) -> None:
+def guard(folder: str, controller: int) -> None:
     """Read sessions from standard input until its writer is gone, then end them (the guardian's whole life)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -172,7 +174,9 @@ def guard(folder: str) -> None:
     for leader in watched:
         kill_family(leader)
     shutil.rmtree(folder, ignore_errors=True)
+    if controller not in process_table():
+        shutil.rmtree(os.path.dirname(folder), ignore_errors=True)  # noqa: PTH120 - as light as can be
 
 
 if __name__ == "__main__":
-    guard(sys.argv[1])
+    guard(sys.argv[1], int(sys.argv[2]))

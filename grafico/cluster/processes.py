@@ -18,11 +18,15 @@ from pebble import ProcessFuture, ProcessPool
 
 from grafico.cluster import child
 from grafico.cluster.orphans import Guardian, kill_family
+from grafico.runs.processes import start_of
 
 __all__ = ["ProcessKind", "Processes", "WarmProcess"]
 
 START_S = 120.0
 """A process that has not answered after so long has not started."""
+
+STARTS = 4
+"""Times that starting a process is tried: it may be killed meanwhile like any other."""
 
 _environment_lock = threading.Lock()
 
@@ -80,6 +84,8 @@ class WarmProcess:
     kind: ProcessKind
     pool: ProcessPool
     pid: int
+    start: str
+    """When it was started, which tells it from a later process of the same number."""
     done: int = 0
     since: float = field(default_factory=time.monotonic)
     """When it was last given back."""
@@ -126,15 +132,18 @@ class Processes:
 
         Raises
         ------
-        OSError
-            It did not start.
+        ChildProcessError
+            It did not start, or was ended at once, several times.
         """
         surplus = None
         with self._lock:
-            match = [warm for warm in self._idle if warm.kind == kind]
-            if match:
-                warm = max(match, key=lambda w: w.since)
+            match = sorted((warm for warm in self._idle if warm.kind == kind), key=lambda w: w.since)
+            while match:
+                warm = match.pop()
                 self._idle.remove(warm)
+                if start_of(warm.pid) != warm.start:  # somebody has ended it
+                    self._dispose(warm)
+                    continue
                 self._busy.add(warm)
                 return warm
             if self._idle and len(self._idle) + len(self._busy) >= self._limit:
@@ -149,15 +158,18 @@ class Processes:
 
     def _start(self, kind: ProcessKind) -> WarmProcess:
         context = Context(self._variables(kind))
-        pool = ProcessPool(max_workers=1, initializer=child.begin, initargs=(os.getpid(),), context=context)
-        try:
-            pid = pool.schedule(child.who).result(timeout=START_S)
-        except Exception as error:
-            pool.stop()
-            pool.join()
-            raise OSError(f"a process for calculations did not start: {error}") from error
-        self._guardian.watch(pid)
-        return WarmProcess(kind, pool, pid)
+        for left in reversed(range(STARTS)):
+            pool = ProcessPool(max_workers=1, initializer=child.begin, initargs=(os.getpid(),), context=context)
+            try:
+                pid = pool.schedule(child.who).result(timeout=START_S)
+                self._guardian.watch(pid)
+                return WarmProcess(kind, pool, pid, start_of(pid) or "")
+            except Exception as error:
+                pool.stop()
+                pool.join()
+                if not left or isinstance(error, TimeoutError):
+                    raise ChildProcessError(f"a process for calculations did not start: {error}") from error
+        raise AssertionError
 
     def give(self, warm: WarmProcess, *, healthy: bool) -> None:
         """Take a process back; one that failed or has done enough is replaced when the next is needed."""

@@ -62,7 +62,9 @@ async def work(told: dict[str, Any]) -> None:
     spec = WorkerSpec(**{**given, "preload": tuple(given["preload"])})
     scratch = Path(told["scratch"])
     scratch.mkdir(mode=0o700, exist_ok=True)  # noqa: ASYNC240 - nothing else runs yet
-    service = Service(spec, max_tasks=told["max_tasks"], grace_s=told["grace_s"], scratch=scratch)
+    service = Service(
+        spec, max_tasks=told["max_tasks"], grace_s=told["grace_s"], scratch=scratch, controller=told["parent"]
+    )
     serve(service)
     dask.config.set(
         {
