@@ -25,6 +25,7 @@ CELL = 70
 @app.command()
 def query(
     text: Annotated[str | None, typer.Argument(metavar="QUERY", help="SPARQL; '-' reads standard input.")] = None,
+    *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from a file.")] = None,
     bind: Annotated[
         list[str] | None,
@@ -130,6 +131,33 @@ def rebuild(
     for problem in done.problems:
         say(f"grafico: not loaded: {problem}")
     raise typer.Exit(SOME_FAILED if done.problems else DONE)
+
+
+@app.command("validate")
+def check(
+    store: Store = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check that everything in the knowledge base is as its class says (SHACL)."""
+    import importlib
+
+    from grafico.knowledge import shorten, validate
+
+    # The classes are those of the modules that are loaded.
+    for module in ("grafico.knowledge.provenance", "grafico.chemistry.entities"):
+        importlib.import_module(module)
+    found = validate(_knowledge(store))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        console = out()
+        rows = [[shorten(v.run), shorten(v.entity), v.message] for v in found.violations]
+        if rows:
+            show_table(console, "not as their classes say", ["run", "entity", "what is wrong"], rows)
+        console.print(f"{found.entities} entities in {found.runs} runs, {len(rows)} problems")
+        for iri in found.unknown:
+            console.print(f"not checked, because its class is not known here: {shorten(iri)}")
+    raise typer.Exit(SOME_FAILED if found.violations else DONE)
 
 
 def _knowledge(store: Path | None) -> "KnowledgeBase":

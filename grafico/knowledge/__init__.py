@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from grafico.knowledge.query import QueryResult, Term
     from grafico.knowledge.run import RunKnowledge
     from grafico.knowledge.schema import schema_of
+    from grafico.knowledge.shapes import Validation, shapes_of, validate
     from grafico.knowledge.store import KnowledgeBase, Loaded, Rebuilt
     from grafico.knowledge.vocabulary import PREFIXES, check_iri, expand, shorten
 
@@ -33,6 +34,7 @@ __all__ = [
     "Software",
     "Term",
     "Unit",
+    "Validation",
     "check_iri",
     "default_folder",
     "describe",
@@ -42,8 +44,10 @@ __all__ = [
     "n_quads",
     "run_iri",
     "schema_of",
+    "shapes_of",
     "shorten",
     "software",
+    "validate",
 ]
 
 _HOMES = {
@@ -56,6 +60,7 @@ _HOMES = {
     "query": ("QueryResult", "Term"),
     "run": ("RunKnowledge",),
     "schema": ("schema_of",),
+    "shapes": ("Validation", "shapes_of", "validate"),
     "store": ("KnowledgeBase", "Loaded", "Rebuilt"),
     "vocabulary": ("PREFIXES", "check_iri", "expand", "shorten"),
 }
