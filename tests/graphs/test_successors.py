@@ -1,6 +1,7 @@
 """Successors from types: every form of annotation, resolved once, and what is refused."""
 # ruff: noqa: UP007, UP045, F821 - the old forms of annotations, and names that mean nothing, are what is tested
 
+import sys
 import typing
 from dataclasses import dataclass
 from typing import Annotated, Any, ForwardRef, Optional, TypeAlias, Union
@@ -222,3 +223,20 @@ def test_a_generated_annotation_with_a_member_twice_is_refused(data: st.DataObje
     hint = Union[TypeAliasType("First", data.draw(annotations(members))), Annotated[members[0], "again"]]
     with pytest.raises(GraphDefinitionError, match=f"{members[0].node_id} is declared twice"):
         successors_of(node_with(hint))
+
+
+if sys.version_info >= (3, 12):
+
+    def test_type_statements_resolve() -> None:
+        written = """
+type Plain = Alpha | Beta
+type Forward = Alpha | Later
+type Either[T] = T | Gamma
+type Ending = Plain | End[int]
+"""
+        scope = dict(globals())
+        exec(written, scope)
+        assert names(scope["Plain"]) == ({"Alpha", "Beta"}, False)
+        assert names(scope["Forward"]) == ({"Alpha", "Later"}, False)
+        assert names(scope["Either"][Alpha]) == ({"Alpha", "Gamma"}, False)
+        assert names(Optional[scope["Ending"]]) == ({"Alpha", "Beta"}, True)
