@@ -6,8 +6,9 @@ the order, late, so that a calculation is bound to a worker only when there is r
 
 import heapq
 import itertools
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -31,6 +32,9 @@ SMOOTHING = 0.2
 
 ROUND_TRIP_S = 0.05
 """Ahead goes a quarter of a worker, or as much as it does in this time if that is more (Dask batches messages)."""
+
+PATIENCE_S = 600.0
+"""A small calculation that has waited so long is not overtaken by exclusive ones any more."""
 
 FAR_AHEAD = 8
 """Times a worker's capacity that is sent ahead at most."""
@@ -168,11 +172,14 @@ class Backlog(Generic[ItemT]):
     ----------
     workers
         All workers of the profile; each counts from :meth:`up` on.
+    clock
+        Seconds, for how long something has waited.
     """
 
-    def __init__(self, workers: Sequence[WorkerSpec]) -> None:
+    def __init__(self, workers: Sequence[WorkerSpec], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.stations = {worker.name: Station(worker) for worker in workers}
-        self._queues: dict[Demand, deque[tuple[int, ItemT]]] = {}
+        self._queues: dict[Demand, deque[tuple[int, float, ItemT]]] = {}
         self._numbers = itertools.count()
         self._seconds: dict[Demand, float] = {}
 
@@ -181,13 +188,13 @@ class Backlog(Generic[ItemT]):
 
     def add(self, need: Demand, item: ItemT) -> None:
         """Queue an item."""
-        self._queues.setdefault(need, deque()).append((next(self._numbers), item))
+        self._queues.setdefault(need, deque()).append((next(self._numbers), self._clock(), item))
 
     def remove(self, need: Demand, item: ItemT) -> bool:
         """Take an item out that has not been placed; False if it is not there."""
         queue = self._queues.get(need, deque())
         for entry in queue:
-            if entry[1] is item:
+            if entry[2] is item:
                 queue.remove(entry)
                 return True
         return False
@@ -215,8 +222,10 @@ class Backlog(Generic[ItemT]):
         """Yield what can start now, oldest first among kinds; takes the room as it goes.
 
         The oldest item of a kind that fits nowhere holds the worker that it will get soonest: younger ones go round
-        it. So an exclusive calculation drains one GPU, while small ones keep the others busy.
+        it. So an exclusive calculation drains one GPU, while small ones keep the others busy; and a GPU that has been
+        drained serves other exclusive ones that wait before it is filled with small ones again.
         """
+        yield from self._place_whole()
         heads = [(queue[0][0], need) for need, queue in self._queues.items() if queue]
         heapq.heapify(heads)
         held: set[str] = set()
@@ -231,12 +240,30 @@ class Backlog(Generic[ItemT]):
             for name, amount in part.items():
                 station.used[name] = station.used.get(name, 0) + amount
             queue = self._queues[need]
-            _, item = queue.popleft()
+            _, _, item = queue.popleft()
             if queue:
                 heapq.heappush(heads, (queue[0][0], need))
             yield Placed(item, station.spec.name, part)
         for need in [need for need, queue in self._queues.items() if not queue]:
             del self._queues[need]
+
+    def _place_whole(self) -> Iterator[Placed[ItemT]]:
+        """Yield exclusive items for GPUs that are idle now, which costs no draining, before older small ones.
+
+        Only while none of those has waited long: a stream of exclusive items must not starve them.
+        """
+        small = [queue[0] for need, queue in self._queues.items() if need.gpu and not need.whole and queue]
+        oldest = min(small, default=None, key=lambda entry: entry[0])
+        for need in [need for need in self._queues if need.whole]:
+            queue = self._queues[need]
+            for station in self.stations.values():
+                part = taken(need, station.spec)
+                if not queue or part is None or not station.alive or any(station.used.values()):
+                    continue
+                if oldest is not None and oldest[0] < queue[0][0] and self._clock() - oldest[1] > PATIENCE_S:
+                    break
+                station.used = dict(part)
+                yield Placed(queue.popleft()[2], station.spec.name, part)
 
     def _choose(self, need: Demand, held: set[str]) -> tuple[Station | None, dict[str, int]]:
         best: Station | None = None

@@ -64,6 +64,24 @@ def test_an_exclusive_one_drains_one_gpu_and_small_ones_go_round_it():
     assert sum(p.item.startswith("later") for p in running) >= 6  # the other GPUs were kept busy
 
 
+def test_a_gpu_that_is_idle_takes_exclusive_ones_first_until_small_ones_have_waited_long():
+    now = 0.0
+    one_gpu = [NODE[0]]
+    waiting: Backlog[str] = Backlog(one_gpu, clock=lambda: now)
+    waiting.up("gpu-0")
+    small, whole = demand(ask(gpu="slot"), NODE), demand(ask(gpu="exclusive"), NODE)
+    waiting.add(small, "small")
+    for n in range(20):
+        waiting.add(whole, f"whole {n}")
+    turns = []
+    while "small" not in turns:
+        (placed,) = waiting.place()
+        turns.append(placed.item)
+        now += 100.0
+        waiting.done("gpu-0", placed.part, whole, 100.0)
+    assert turns == [*(f"whole {n}" for n in range(7)), "small"]
+
+
 def test_cpu_calculations_do_not_wait_behind_those_for_gpus():
     waiting = backlog()
     for n in range(13):
