@@ -187,7 +187,6 @@ def _anneal(image: Any, value: ShellInput, radius: float) -> None:
 
     constraints = require("ase.constraints")
     dynamics = require("ase.md.langevin")
-    velocities = require("ase.md.velocitydistribution")
     masses = image.get_masses()
     masses[[symbol == "H" for symbol in image.get_chemical_symbols()]] = _HEAVY_HYDROGEN
     image.set_masses(masses)
@@ -203,7 +202,8 @@ def _anneal(image: Any, value: ShellInput, radius: float) -> None:
     # Contacts of the packing would heat the run: relax the worst of them first.
     try:
         require("ase.optimize").FIRE(image, logfile="-").run(fmax=1.0, steps=50)
-        velocities.MaxwellBoltzmannDistribution(image, temperature_K=value.temperature, rng=generator)
+        thermal = numpy.sqrt(image.get_masses() * units.kB * value.temperature)
+        image.set_momenta(generator.standard_normal((len(image), 3)) * thermal[:, None])
         run = dynamics.Langevin(
             image,
             timestep=1.0 * units.fs,
