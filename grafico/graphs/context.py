@@ -41,7 +41,7 @@ class Context(Generic[StateT]):
     so ``asyncio.gather`` over several calls is deterministic.
     """
 
-    __slots__ = ("_ordinal", "_step", "chosen", "lanes_opened", "node", "state", "walk")
+    __slots__ = ("_ordinal", "_step", "calls", "chosen", "lanes_opened", "node", "state", "walk")
 
     def __init__(self, walk: "Walk", node: AnyNode, step: int) -> None:
         self.walk = walk
@@ -50,6 +50,7 @@ class Context(Generic[StateT]):
         self.state: StateT = walk.state
         self.chosen: AnyNode | None = None
         self.lanes_opened: list[Lanes[Any]] = []
+        self.calls: set[asyncio.Task[Any]] = set()
         self._step = step
         self._ordinal = 0
 
@@ -93,7 +94,7 @@ class Context(Generic[StateT]):
         """
         from grafico.graphs.computing import answer, make_request
 
-        return answer(
+        request = answer(
             make_request(
                 self.walk,
                 self.take(),
@@ -105,6 +106,7 @@ class Context(Generic[StateT]):
                 resources=resources,
             )
         )
+        return self._tracked(request)
 
     def fail(self, failure: Failure, message: str | None = None) -> WalkFailed:
         """Return the exception that ends this walk with ``failure``: ``raise ctx.fail(outcome)``."""
@@ -191,10 +193,30 @@ class Context(Generic[StateT]):
         self.lanes_opened.append(lanes)
         return lanes
 
-    async def close_lanes(self) -> None:
-        """Cancel lanes that the node left behind; the engine's own door."""
+    @property
+    def left_open(self) -> bool:
+        """Whether the node opened lanes or left calls behind; the engine's own door."""
+        return bool(self.lanes_opened or self.calls)
+
+    async def close(self) -> None:
+        """Cancel lanes and calls that the node left behind, as a failed gather does; the engine's own door."""
+        calls = self.calls - {asyncio.current_task()}
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
         for lanes in self.lanes_opened:
             await lanes.close()
+
+    async def _tracked(self, call: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        if task in self.calls:
+            return await call
+        self.calls.add(task)
+        try:
+            return await call
+        finally:
+            self.calls.discard(task)
 
     def now(self) -> str:
         """Return the UTC time, ISO 8601; a replay returns the same."""
@@ -233,7 +255,7 @@ class Context(Generic[StateT]):
         BadInput
             The value is no JSON.
         """
-        return self._value(self.take(), name, make)
+        return self._tracked(self._value(self.take(), name, make))
 
     async def _value(self, position: Position, name: str, make: Callable[[], Awaitable[Json] | Json]) -> Json:
         recalled = self.walk.recall(position, "value", self.node.node_id)

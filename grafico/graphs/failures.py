@@ -7,7 +7,7 @@ from typing import Any
 from grafico.calculations import CalculationError, Failure, FailureKind
 from grafico.errors import BadInput, GraficoError, GraphDefinitionError, GraphStopped, ReplayMismatch, RunError
 
-__all__ = ["JoinFailed", "WalkFailed", "ends_the_run", "failure_from"]
+__all__ = ["JoinFailed", "WalkFailed", "ends_the_run", "failure_from", "unwrap"]
 
 
 class WalkFailed(GraficoError):
@@ -34,6 +34,14 @@ class JoinFailed(GraficoError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (JoinFailed, (self.need, self.failed, self.total))
+
+
+def unwrap(error: Exception) -> Exception:
+    """Return what counts in a group of exceptions: a fault of the machinery, else the first one."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    leaves = [unwrap(inner) for inner in error.exceptions]
+    return next((leaf for leaf in leaves if ends_the_run(leaf)), leaves[0])
 
 
 def ends_the_run(error: BaseException) -> bool:

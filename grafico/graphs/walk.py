@@ -11,7 +11,7 @@ from grafico.errors import GraphStopped
 from grafico.graphs.asking import Told
 from grafico.graphs.context import Context
 from grafico.graphs.events import NodeEntered
-from grafico.graphs.failures import ends_the_run, failure_from
+from grafico.graphs.failures import ends_the_run, failure_from, unwrap
 from grafico.graphs.graph import Graph
 from grafico.graphs.node import AnyNode, Node, parameters_of
 from grafico.graphs.protocols import Position, Record
@@ -74,9 +74,12 @@ class Walk:
                     pass
                 result = steps.output
             outcome = Success.model_construct(output=result)
-        except Exception as error:
+        except Exception as raised:
+            error = unwrap(raised)
             if ends_the_run(error):
-                raise
+                if error is raised:
+                    raise
+                raise error from raised
             outcome = failure_from(error, self.node_id)
         ordinal = self.ctx.take().ordinal if self.ctx is not None else 0
         self.ctx = None
@@ -92,8 +95,8 @@ class Walk:
         try:
             returned = await node.run(ctx)
         finally:
-            if ctx.lanes_opened:
-                await ctx.close_lanes()
+            if ctx.left_open:
+                await ctx.close()
         if isinstance(returned, Node):
             if returned is not ctx.chosen:
                 await accept_returned(self, node, ctx.take(), returned)

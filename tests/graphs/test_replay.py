@@ -445,3 +445,46 @@ def test_another_value_in_the_same_place_is_a_mismatch() -> None:
     assert walk(graph("tide"), Main(), recorder=recorder).ok
     with pytest.raises(ReplayMismatch, match="parameters"):
         walk(graph("moon"), Main(), recorder=recorder)
+
+
+def test_calls_left_behind_by_a_failed_gather_are_cancelled_with_their_node() -> None:
+    class Half(InlineCompute):
+        cancelled = 0
+
+        async def run(self, task: CalculationTask) -> Outcome[Any]:
+            if task.input["x"] == 1.0:
+                raise OSError("the scheduler is gone")
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                self.cancelled += 1
+            raise AssertionError
+
+    class Gather(Node[Lane, float]):
+        async def run(self, ctx: Context[Lane]) -> End[float]:
+            await asyncio.gather(*(ctx.compute(square, Number(x=n)) for n in range(3)))
+            raise AssertionError
+
+    graph = Graph(id="g", version="1", state_type=Lane, nodes=[Gather], start=Gather)
+    recorder = MemoryRecorder()
+    compute = Half(recorder)
+    outcome = walk(graph, Lane(x=0), recorder=recorder, compute=compute)
+    assert isinstance(outcome, Failure)
+    assert outcome.message == "OSError: the scheduler is gone"
+    assert compute.cancelled == 2
+    assert [record.kind for record in recorder.records] == ["enter", "end"]
+
+
+def test_a_mismatch_inside_a_task_group_still_ends_the_run() -> None:
+    class Grouped(Node[Lane, float]):
+        async def run(self, ctx: Context[Lane]) -> End[float]:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ctx.compute(square, Number(x=ctx.state.x)))
+                group.create_task(ctx.compute(square, Number(x=ctx.state.x + 1)))
+            return End(0.0)
+
+    graph = Graph(id="g", version="1", state_type=Lane, nodes=[Grouped], start=Grouped)
+    recorder = MemoryRecorder()
+    assert walk(graph, Lane(x=0), recorder=recorder).ok
+    with pytest.raises(ReplayMismatch):
+        walk(graph, Lane(x=5), recorder=recorder)
