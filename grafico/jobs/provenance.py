@@ -99,6 +99,7 @@ class Knowledge:
                     attempt=provenance.attempt,
                     settings=dict(provenance.settings),
                     agents=software(dict(provenance.versions)),
+                    produced=frozenset(outcomes.artifacts(data["key"])),
                 )
 
 

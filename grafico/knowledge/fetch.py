@@ -52,6 +52,7 @@ class Fetcher:
         self._lazy = lazy
         self._graph = None if graph is None else pyoxigraph.NamedNode(check_iri(graph))
         self._ages: dict[str, str] = {}
+        self._read: dict[str, dict[str, list[Any]]] = {}
 
     def fetch(self, iri: str, depth: int | None = 0) -> Entity:
         """Return an entity.
@@ -92,7 +93,7 @@ class Fetcher:
     def _fill(self, entity: Entity) -> None:
         if entity.loaded:
             return
-        values = self._pairs(entity.iri)
+        values = self._read.pop(entity.iri, None) or self._pairs(entity.iri)
         filled: dict[str, Any] = {"iri": entity.iri}
         for plan in plan_of(type(entity)):
             try:
@@ -117,7 +118,8 @@ class Fetcher:
         return entity
 
     def _class(self, iri: str) -> type[Entity]:
-        stated = {term.value for term in self._pairs(iri).get(RDF + "type", [])}
+        pairs = self._pairs(iri)
+        stated = {term.value for term in pairs.get(RDF + "type", [])}
         if not stated:
             raise KnowledgeError(f"the knowledge base has no entity <{iri}>", hint="look with `grafico kb query`")
         known = [cls for cls in map(known_class, sorted(stated)) if cls is not None]
@@ -126,6 +128,7 @@ class Fetcher:
                 f"<{iri}> is of a class that is not known here: {', '.join(sorted(stated))}",
                 hint="import the module that defines it",
             )
+        self._read[iri] = pairs
         return max(known, key=lambda cls: len(cls.__mro__))
 
     def _pairs(self, iri: str) -> dict[str, list[Any]]:

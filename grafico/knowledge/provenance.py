@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from grafico.calculations import Json
+from grafico.calculations import ArtifactRef, Json
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fields import Property, Unit
 from grafico.knowledge.vocabulary import DCTERMS, GRAFICO, PROV, RUN, check_iri
@@ -65,6 +65,7 @@ class Execution(Entity):
     agents: Annotated[frozenset[Software], Property(PROV + "wasAssociatedWith")] = Field(
         default=frozenset(), description="software that acted"
     )
+    produced: frozenset[ArtifactRef] = Field(default=frozenset(), description="files of the run that it wrote")
     used: Annotated[frozenset[Entity], Property(PROV + "used")] = Field(
         default=frozenset(), description="what it was about"
     )

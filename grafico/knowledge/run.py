@@ -21,7 +21,8 @@ from grafico.knowledge.vocabulary import GRAFICO, PROV, RDF, SCHEMA, XSD, iri_te
 
 __all__ = ["RunKnowledge"]
 
-KEY, GENERATED = iri_term(GRAFICO + "key"), iri_term(PROV + "generated")
+KEY, PRODUCED = iri_term(GRAFICO + "key"), iri_term(GRAFICO + "produced")
+GENERATED = iri_term(PROV + "generated")
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class RunKnowledge:
 
         After a resume, what an invalidated part of the run had persisted is still in the file. Call this when the
         walk has ended: everything that was not persisted again since this object was made goes. What was persisted is
-        linked to where it came from: to its run, and to each execution whose content key it names.
+        linked to where it came from: to its run, and to each execution whose content key or file it names.
         """
 
         def last() -> None:
@@ -108,17 +109,20 @@ class RunKnowledge:
         await asyncio.to_thread(last)
 
     def _linked(self, description: Description) -> Description:
-        by_key: dict[str, set[str]] = {}
         executions = {s for s, pairs in description.items() if (TYPE, iri_term(Execution.class_iri())) in pairs}
+        clues: dict[tuple[str, str], set[str]] = {}
+        for execution in executions:
+            for predicate, value in description[execution]:
+                if predicate in (KEY, PRODUCED):
+                    clues.setdefault((predicate, value), set()).add(execution)
+        made: dict[str, set[tuple[str, str]]] = {}
         for subject, pairs in description.items():
             if subject not in executions:
                 for predicate, value in pairs:
-                    if predicate == KEY:
-                        by_key.setdefault(value, set()).add(subject)
-        linked = dict(description)
-        for subject in executions:
-            made = {made for predicate, key in description[subject] if predicate == KEY for made in by_key.get(key, ())}
-            linked[subject] = description[subject] | {(GENERATED, iri) for iri in made}
+                    clue = (KEY if predicate == KEY else PRODUCED, value)
+                    for execution in clues.get(clue, ()):
+                        made.setdefault(execution, set()).add((GENERATED, subject))
+        linked = description | {execution: description[execution] | pairs for execution, pairs in made.items()}
         run = iri_term(self.graph)
         if run in description:
             linked[run] = description[run] | {(GENERATED, iri_term(iri)) for iri in self._roots}

@@ -99,6 +99,28 @@ class OutcomeStore:
         except (ValueError, KeyError, TypeError):
             return None
 
+    def artifacts(self, key: str) -> tuple[ArtifactRef, ...]:
+        """Return the artifacts that a committed output refers to; none if there is no outcome or it is damaged."""
+        with disk_errors("an outcome cannot be read", self.paths.outcome(key)):
+            match = ENVELOPE.match(read_bytes(self.paths.outcome(key)) or b"")
+        if match is None:
+            return ()
+        try:
+            pending = [json.loads(match[2]).get("output")]
+        except (ValueError, AttributeError):
+            return ()
+        found: dict[ArtifactRef, None] = {}
+        while pending:
+            value = pending.pop()
+            if isinstance(value, dict):
+                if value.keys() == ArtifactRef.model_fields.keys():
+                    with suppress(ValidationError):
+                        found[ArtifactRef.model_validate(value)] = None
+                pending.extend(value.values())
+            elif isinstance(value, list):
+                pending.extend(value)
+        return tuple(found)
+
     def keys(self) -> list[str]:
         """Return the keys that have a committed outcome, sorted."""
         return sorted(path.stem for path in self.paths.outcomes.glob("??/*.json"))

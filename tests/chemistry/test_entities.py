@@ -256,14 +256,35 @@ def test_the_run_is_linked_to_what_it_generated(tmp_path, knowledge):
     calculations = quantum_chemistry_entities(qc_result())
     iris = run.persist_now(calculations)
     activity = Run(iri=run.graph, name="first", agents=frozenset({grafico_agent()}))
-    execution = Execution(run=activity, key="cd" * 32, calculation="tddft", agents=software({"pyscf": "2.14"}))
+    execution = Execution(
+        run=activity,
+        key="cd" * 32,
+        calculation="tddft",
+        agents=software({"pyscf": "2.14"}),
+        produced=frozenset({REF}),
+    )
     asyncio.run(run.finish([activity, execution]))
     rows = knowledge.query(
-        "SELECT ?made { ?run a prov:Activity ; prov:generated ?made ; prov:wasAssociatedWith/grafico:name 'grafico' }"
+        "SELECT ?made { ?run a grafico:Run ; prov:generated ?made ; prov:wasAssociatedWith/grafico:name 'grafico' }"
     )
     assert [row["made"] for row in rows.values()] == iris
+    made = knowledge.query(
+        "SELECT ?made { ?e a grafico:Execution ; prov:generated ?made . ?made a chem:DFTCalculation }"
+    )
+    assert [row["made"] for row in made.values()] == iris
     used = "ASK { ?e a grafico:Execution ; dcterms:isPartOf ?run ; prov:wasAssociatedWith/rdfs:label 'pyscf 2.14' }"
     assert knowledge.query(used, bind={"run": activity}).boolean
+
+
+def test_the_files_of_an_outcome_are_found(tmp_path):
+    from grafico.calculations import Success
+    from grafico.chemistry.calculations.single_point import SinglePointOutput
+    from grafico.runs import OutcomeStore, RunPaths
+
+    outcomes = OutcomeStore(RunPaths(tmp_path))
+    outcomes.commit("ab" * 32, Success[SinglePointOutput](output=SinglePointOutput(electronic=electronic(-76.0))))
+    assert outcomes.artifacts("ab" * 32) == (REF,)
+    assert outcomes.artifacts("cd" * 32) == ()
 
 
 def test_a_run_that_is_given_is_marked_as_the_origin():
