@@ -35,6 +35,7 @@ from grafico.graphs.protocols import (
     RouteQuestion,
     Router,
 )
+from grafico.graphs.routes import route_model, route_schema
 from grafico.graphs.routing import Decided
 from grafico.graphs.run import run_graph
 from grafico.graphs.scope import Limits
@@ -88,6 +89,8 @@ __all__ = [
     "need_all",
     "need_any",
     "need_at_least",
+    "route_model",
+    "route_schema",
     "run_graph",
     "successors_of",
 ]
