@@ -97,7 +97,7 @@ class GeometryOptimization(Node[QCState, QCResult]):
             if plan.must_survive:
                 message = f"the molecule did not survive its optimization: {what}"
                 raise CalculationError(FailureKind.REFUSED, message, details=_everything(state))
-            state.note(f"the optimization changed bonds: {what}")
+            state.remarks.append(f"the optimization changed bonds: {what}")
             ctx.summarize(f"bonds changed: {what}")
         return await ctx.route()
 
@@ -158,7 +158,7 @@ class ImaginaryModeRemoval(Node[QCState, QCResult]):
             raise ctx.fail(outcome)
         modes = ", ".join(f"{mode.wavenumber:.1f}" for mode in value.modes)
         state.removals += 1
-        state.note(f"displaced by {value.amplitude:.2f} Å along imaginary modes of {modes} cm⁻¹")
+        state.notes.append(f"displaced by {value.amplitude:.2f} Å along imaginary modes of {modes} cm⁻¹")
         state.move(outcome.output.atoms, "displaced")
         ctx.summarize(f"displaced by {value.amplitude:.2f} Å along modes of {modes} cm⁻¹", removals=state.removals)
         return await ctx.route()
@@ -185,7 +185,7 @@ class TDDFT(Node[QCState, QCResult]):
         if level == plan.level:
             state.take(found.electronic)
         if not found.complete:
-            state.note("fewer real excitations were found than asked for")
+            state.remarks.append("fewer real excitations were found than asked for")
         lowest = found.excitations[0].energy_ev if found.excitations else None
         ctx.summarize(
             f"{len(found.excitations)} excitations" + (f", lowest {lowest:.3f} eV" if lowest is not None else ""),
@@ -228,6 +228,10 @@ class Finish(Node[QCState, QCResult]):
         if not ctx.position.lane:
             await ctx.publish("result.json", result.model_dump_json(indent=2).encode())
             await ctx.publish("geometry.xyz", write_xyz(result.atoms, result.level.label).encode())
+            if ctx.persist is not None:
+                from grafico.chemistry.entities import quantum_chemistry_entities
+
+                await ctx.persist.persist(await ctx.thread(quantum_chemistry_entities, result))
         return End(result)
 
 

@@ -50,6 +50,9 @@ class QCState(GraphState):
     removals: int = 0
     bond_changes: BondChanges = field(default_factory=BondChanges)
     notes: list[str] = field(default_factory=list)
+    """What a reader of the numbers should know of the walk."""
+    remarks: list[str] = field(default_factory=list)
+    """The same of the current geometry."""
 
     @classmethod
     def for_request(cls, request: QCRequest) -> "QCState":
@@ -153,15 +156,11 @@ class QCState(GraphState):
         self.atoms, self.geometry = atoms, geometry
         self.electronic = self.frequencies = self.thermochemistry = self.excitations = self.analysis = None
         self.gradient_norm = self.gradient_max = None
+        self.remarks.clear()
 
     def take(self, electronic: Electronic) -> None:
         """Take the properties of an SCF at the current geometry and the plan's level."""
         self.electronic, self.wavefunction = electronic, electronic.wavefunction
-
-    def note(self, text: str) -> None:
-        """Remember something that a reader of the numbers should know."""
-        if text not in self.notes:
-            self.notes.append(text)
 
     def find_thermochemistry(self) -> None:
         """Work out the thermochemistry, or note why there is none."""
@@ -169,13 +168,17 @@ class QCState(GraphState):
         assert found is not None
         if not self.stationary:
             where = "" if self.gradient_max is None else f" (largest gradient {self.gradient_max:.1e} hartree/bohr)"
-            self.note(f"no thermochemistry: the geometry is no stationary point of {self.plan.level.label}{where}")
+            self.remarks.append(
+                f"no thermochemistry: the geometry is no stationary point of {self.plan.level.label}{where}"
+            )
         elif self.imaginary:
-            self.note(f"no thermochemistry: {len(self.imaginary)} imaginary modes, so the geometry is no minimum")
+            self.remarks.append(
+                f"no thermochemistry: {len(self.imaginary)} imaginary modes, so the geometry is no minimum"
+            )
         else:
             if found.imaginary:
                 listed = ", ".join(f"{mode.wavenumber:.1f}" for mode in found.imaginary)
-                self.note(f"imaginary modes of {listed} cm⁻¹ are numerical noise and count as real")
+                self.remarks.append(f"imaginary modes of {listed} cm⁻¹ are numerical noise and count as real")
             self.thermochemistry = thermochemistry(
                 found.electronic.energy,
                 [abs(wavenumber) for wavenumber in found.wavenumbers],
@@ -218,7 +221,7 @@ class QCState(GraphState):
             excited_level=self.plan.level_of_excited_states if excited else None,
             excited_electronic=excited.electronic if excited else None,
             analysis=self.analysis,
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self.remarks),
         )
 
 
