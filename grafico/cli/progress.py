@@ -148,7 +148,8 @@ def line_of(event: Event, tally: Tally) -> str | None:
     if isinstance(event, NodeEntered):
         return None if where else f"node {event.node}"
     if isinstance(event, LanesOpened):
-        return f"{len(event.keys)} lanes opened: {event.label or event.target}{f' in {where}' if where else ''}"
+        lanes = "1 lane" if len(event.keys) == 1 else f"{len(event.keys)} lanes"
+        return f"{lanes} opened: {event.label or event.target}{f' in {where}' if where else ''}"
     if isinstance(event, LaneEnded):
         state = f"failed: {event.failure.kind}: {event.failure.message}" if event.failure else "done"
         left = tally.left_s()
