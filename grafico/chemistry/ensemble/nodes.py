@@ -283,7 +283,9 @@ class Finish(Node[EnsembleState, EnsembleResult]):
         if ctx.persist is not None:
             from grafico.chemistry.entities import ensemble_entities
 
-            persisted = tuple(await ctx.persist.persist(ensemble_entities(state.result())))
+            # RDKit may take a second to find out what the molecule is.
+            entities = await ctx.thread(ensemble_entities, state.result())
+            persisted = tuple(await ctx.persist.persist(entities))
         return End(state.result(persisted=persisted))
 
 
