@@ -235,7 +235,8 @@ _PARENTS = "SELECT DISTINCT ?class ?above WHERE { ?class a owl:Class ; rdfs:subC
 _PROPERTIES = """
 SELECT DISTINCT ?property ?class ?name ?comment ?range ?unit WHERE {
   ?property grafico:usedBy ?class ; rdfs:label ?name .
-  OPTIONAL { ?property rdfs:comment ?comment } OPTIONAL { ?property rdfs:range ?range }
+  OPTIONAL { ?use grafico:ofClass ?class ; grafico:ofProperty ?property ; rdfs:comment ?comment }
+  OPTIONAL { ?property rdfs:range ?range }
   OPTIONAL { ?property qudt:hasUnit ?unit }
 } ORDER BY ?class ?name"""
 

@@ -26,7 +26,7 @@ class Knowledge:
         from grafico.knowledge import KnowledgeBase, RunKnowledge
 
         self.run = run
-        self._knowledge = RunKnowledge(run.paths.root, store=KnowledgeBase(store))
+        self._knowledge = RunKnowledge(run.paths.root, run_id=run.manifest.run, store=KnowledgeBase(store))
 
     @classmethod
     def of(cls, run: Run, job: Job) -> "Knowledge | None":

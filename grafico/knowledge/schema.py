@@ -9,12 +9,14 @@ from grafico.knowledge.mapper import TYPE, Description, enum_iri
 from grafico.knowledge.plan import FieldPlan, plan_of
 from grafico.knowledge.vocabulary import GRAFICO, OWL, QUDT, RDFS, iri_term, literal_term
 
-__all__ = ["USED_BY", "schema_of"]
+__all__ = ["OF_CLASS", "OF_PROPERTY", "USED_BY", "schema_of"]
 
 LABEL, COMMENT = iri_term(RDFS + "label"), iri_term(RDFS + "comment")
 SUBCLASS, DOMAIN, RANGE = iri_term(RDFS + "subClassOf"), iri_term(RDFS + "domain"), iri_term(RDFS + "range")
 USED_BY = GRAFICO + "usedBy"
 """From a property to each class whose entities have it; ``rdfs:domain`` holds where there is exactly one."""
+OF_CLASS, OF_PROPERTY = GRAFICO + "ofClass", GRAFICO + "ofProperty"
+"""What a property means for one class is a thing of its own, with these two and a comment."""
 HAS_UNIT = QUDT + "hasUnit"
 
 
@@ -68,6 +70,12 @@ def _property(plan: FieldPlan, cls: type[Entity], found: dict[str, set[tuple[str
     pairs |= {(TYPE, iri_term(kind)), (LABEL, literal_term(plan.name.replace("_", " ")))}
     if plan.description and plan.declared_by is cls:
         pairs.add((COMMENT, literal_term(plan.description)))
+        # Classes that share a property describe it each in its own words.
+        found[iri_term(f"{cls.class_iri()}.{plan.name}")] = {
+            (iri_term(OF_CLASS), iri_term(cls.class_iri())),
+            (iri_term(OF_PROPERTY), iri_term(plan.predicate)),
+            (COMMENT, literal_term(plan.description)),
+        }
     pairs.add((iri_term(USED_BY), iri_term(plan.declared_by.class_iri())))
     pairs |= {(RANGE, iri_term(iri)) for iri in _range(plan)}
     if plan.unit is not None:

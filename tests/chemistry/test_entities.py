@@ -29,6 +29,7 @@ from grafico.chemistry.entities import (
     quantum_chemistry_entities,
 )
 from grafico.chemistry.identity import hill_formula, identify
+from grafico.chemistry.molecules import from_smiles
 from grafico.chemistry.properties import Electronic, Orbitals
 from grafico.chemistry.quantum_chemistry.request import QCResult, Vibrations
 from grafico.chemistry.request import Level, Solvent
@@ -314,6 +315,9 @@ def test_a_molecule_is_the_same_from_smiles_and_from_any_geometry():
     pytest.importorskip("rdkit")
     turned = ConceptualAtoms(symbols=("H", "O", "H"), positions=tuple(WATER.positions[i] for i in (1, 0, 2)))
     assert molecule_entity(WATER).iri == molecule_entity(turned).iri == molecule_entity(WATER, smiles="[H]O[H]").iri
+    for smiles in ("OCC=O", "C[C@@H]1O[C@H]1CO", "CC(=O)[O-]", "c1ccccc1O", "C/C=C/C", "ON=O"):
+        built = from_smiles(smiles)
+        assert molecule_entity(built).iri == molecule_entity(built, smiles=smiles).iri, smiles
     assert molecule_entity(WATER).inchikey == "XLYOFNOQVPJJNP-UHFFFAOYSA-N"
     assert molecule_entity(WATER).formula == "H2O"
 

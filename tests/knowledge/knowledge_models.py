@@ -81,6 +81,14 @@ class VeryNamed(Named):
     detail: float | None = None
 
 
+class Other(Entity):
+    """Something else that has a name."""
+
+    namespace: ClassVar[str] = NAMESPACE
+
+    name: str = Field(description="what the other is called")
+
+
 def persist_many(folder: Path, store: Path, first: int, count: int) -> None:
     """Persist ``count`` entities one call at a time."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from knowledge_models import NAMESPACE, Named, Thing
+from knowledge_models import NAMESPACE, Named, Other, Thing
 from typer.testing import CliRunner
 
 from grafico.cli.main import app
@@ -98,6 +98,14 @@ def test_schema_lists_classes_with_units(kb):
     names = {entry["iri"]: entry for entry in found["classes"]}
     energy = next(p for p in names[f"{NAMESPACE}Thing"]["properties"] if p["iri"] == f"{NAMESPACE}energy")
     assert (energy["unit"], energy["description"], energy["range"]) == ("eV", "an energy", "xsd:double")
+
+
+def test_a_shared_property_is_described_as_each_class_means_it(kb, run):
+    run.persist_now([Other(name="o")])
+    for name, words in (("Named", None), ("Other", "what the other is called")):
+        (found,) = json.loads(kb("schema", name, "--json").stdout)["classes"]
+        described = {p["iri"]: p["description"] for p in found["properties"]}
+        assert described[f"{NAMESPACE}name"] == words
 
 
 def test_rebuild_loads_run_folders_and_reports_what_it_cannot(kb, tmp_path, knowledge):
