@@ -37,7 +37,7 @@ from grafico.cluster.orphans import die_with_parent
 from grafico.errors import BadInput, GraficoError, MissingExtra
 from grafico.runs import ArtifactStore, OutcomeStore, RunPaths
 
-__all__ = ["begin", "clear", "lease", "perform", "release", "who"]
+__all__ = ["begin", "lease", "perform", "release", "who"]
 
 INLINE_BYTES = 64 * 1024
 """Larger outputs are read from the outcome store by whoever needs them."""
@@ -106,7 +106,7 @@ def perform(order_json: str) -> str:
         reply = Reply(key=task.key, failure=failure(task, FailureKind.ENGINE_ERROR, f"the lane's log: {error}"))
     finally:
         free_gpu_memory(order)
-        os.chdir("/")  # the scratch folder is about to be removed
+        empty(order.scratch)
     seconds = time.monotonic() - begun
     return reply.model_copy(
         update={"seconds": seconds, "worker": f"{socket.gethostname()}:{os.getpid()}"}
@@ -302,6 +302,15 @@ def device_name(order: Order) -> str:
     return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
 
 
-def clear(folder: str) -> None:
-    """Remove a scratch folder, whatever state it is in."""
-    shutil.rmtree(folder, ignore_errors=True)
+def empty(folder: str) -> None:
+    """Remove what is in a scratch folder; the folder itself serves the process's next calculation."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)  # noqa: PTH108 - it is a plain string here

@@ -1,7 +1,7 @@
 """On a Dask worker: one attempt at a calculation, in a process of its own, watched while it runs."""
 
 import contextlib
-import hashlib
+import shutil
 import socket
 import threading
 import time
@@ -102,7 +102,7 @@ class Service:
                 return Reply(key=task.key, digest=digest).model_dump_json()
             for left in reversed(range(STARTS)):
                 try:
-                    return self._run(running, ticket, task, paths)
+                    return self._run(running, task, paths)
                 except BrokenProcessPool:  # its process died before it was given the order
                     if not left:
                         raise
@@ -130,7 +130,7 @@ class Service:
         self._processes.close()
         self._guardian.close()
 
-    def _run(self, running: Running, ticket: str, task: CalculationTask, paths: RunPaths) -> str:
+    def _run(self, running: Running, task: CalculationTask, paths: RunPaths) -> str:
         spec, resources = self.spec, task.resources
         part = taken(demand(resources, [spec]), spec) or {}
         whole = spec.is_gpu and resources.gpu == "exclusive"
@@ -139,7 +139,7 @@ class Service:
             self._processes.retire_idle()
         warm = self._processes.take(ProcessKind(task.family, threads, spec.device or spec.gpu or "cpu"))
         running.warm = warm
-        scratch = self._scratch / hashlib.sha256(ticket.encode()).hexdigest()[:24]
+        scratch = self._scratch / f"process-{warm.pid}"
         order = Order(
             task=task,
             run=str(paths.root),
@@ -188,7 +188,8 @@ class Service:
                 # Only now, so that by the records no other run's calculation overlaps with this one on its slot.
                 warm.schedule(child.release)
             self._processes.give(warm, healthy=healthy)
-            child.clear(str(scratch))
+            if not healthy:
+                shutil.rmtree(scratch, ignore_errors=True)
 
     def _lease(self, running: Running, warm: WarmProcess, part: Mapping[str, int]) -> str:
         """Have the process lease its slots from the host; waiting for other runs does not count as walltime."""

@@ -139,6 +139,8 @@ def fails(value: Number, ctx: WorkContext) -> Answer:
 def surroundings(value: Number, ctx: WorkContext) -> Answer:
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_VISIBLE_DEVICES")
     said = [f"{name}={os.environ.get(name)}" for name in (*names, "GRAFICO_SIMULATED_GPU", "FROM_THE_PROFILE")]
+    said.append(f"found={sorted(path.name for path in ctx.scratch.iterdir())}")
+    (ctx.scratch / "folder").mkdir()
     (ctx.scratch / "left.txt").write_text("rubbish")
     said += [f"threads={ctx.threads}", f"device={ctx.device}", f"vram={ctx.gpu_memory_mib}", f"scratch={ctx.scratch}"]
     return Answer(value=value.value, text="\n".join(said), pid=os.getpid())

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import calculations_for_tests as cases
+import pytest
 from calculations_for_tests import Number
 
 from grafico.runs import read_starts
@@ -31,6 +32,7 @@ def busiest(starts, weigh=lambda start: 1) -> dict[str, float]:
     return most
 
 
+@pytest.mark.slow
 def test_never_more_than_three_on_a_gpu_with_exclusive_ones_and_memory(on_cluster, task, paths, helpers):
     shapes = {
         "small": {"gpu": "slot", "gpu_memory_mib": 100},
@@ -78,6 +80,7 @@ CONTROLLER = """
 import asyncio, sys
 from pathlib import Path
 import calculations_for_tests as cases
+import pytest
 from grafico.calculations import CalculationTask, Resources
 from grafico.cluster import Pool, Profile, open_cluster
 
@@ -99,6 +102,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_two_runs_without_a_common_scheduler_share_the_rule(tmp_path):
     from grafico.runs import RunPaths
 
