@@ -15,13 +15,14 @@ Kind: TypeAlias = Literal["single_point", "optimization", "frequencies", "tddft"
 GPU_FROM = 150
 """Basis functions from which a GPU pays: below, starting it costs more than it saves."""
 
-# Functions per element of each period for the usual sizes of a basis (def2-SVP, -TZVP, -QZVP).
-_FUNCTIONS = {
-    1: (2, 5, 14, 18, 24, 32),
-    2: (4, 6, 31, 37, 48, 60),
-    3: (6, 14, 57, 70, 80, 95),
-    4: (8, 30, 100, 120, 140, 160),
-}
+# Functions per element of each period, in basis sets of minimal, double, triple and quadruple zeta size
+# (STO-3G, def2-SVP, def2-TZVP, def2-QZVP).
+_FUNCTIONS = (
+    (1, 5, 9, 18, 27, 40),
+    (5, 14, 18, 30, 32, 42),
+    (6, 31, 37, 50, 55, 75),
+    (30, 57, 70, 85, 95, 120),
+)
 _PERIOD_ENDS = (2, 10, 18, 36, 54)
 # Seconds on one core for 140 functions (14 atoms, B3LYP/def2-SVP, density fitted), measured.
 _SECONDS = {"single_point": 20.0, "optimization": 250.0, "frequencies": 300.0, "tddft": 120.0, "analysis": 25.0}
@@ -44,7 +45,7 @@ def basis_functions(atoms: ConceptualAtoms, basis: str) -> int:
     for symbol in atoms.symbols:
         number = atomic_number(symbol) or 1
         period = sum(number > end for end in _PERIOD_ENDS)
-        total += _FUNCTIONS[size + 1][period]
+        total += _FUNCTIONS[size][period]
     return max(1, round(total * diffuse))
 
 

@@ -29,6 +29,12 @@ from grafico.graphs import Foreseen, Graph, Guard, Node
 
 __all__ = ["GRAPH", "check_plan", "check_request", "foresee", "foresee_plan"]
 
+
+def _may_leave(state: QCState) -> bool:
+    """Whether an exit was requested and is due: its node has run."""
+    return state.exit == Finish.node_id or any(summary.node == state.exit for summary in state.summaries)
+
+
 GUARDS = (
     Guard(
         name="displaced geometry",
@@ -61,7 +67,7 @@ GUARDS = (
     Guard(
         name="outstanding tasks",
         removes=(Finish,),
-        when=lambda state: bool(state.outstanding) and state.exit is None,
+        when=lambda state: bool(state.outstanding) and not _may_leave(state),
         reason="the job asks for more than has been done",
     ),
     Guard(
