@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from grafico.jobs.tables import Table
 
 __all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "SOME_FAILED", "Commands", "out", "print_json", "print_tables"]
+
+_NUMBER = re.compile(r"[-+−]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 DONE, BAD_INPUT, SOME_FAILED, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
 """Exit codes."""
@@ -63,11 +66,17 @@ def show_table(console: "Console", title: str, columns: Iterable[str], rows: Ite
     )
     for index, name in enumerate(names):
         cells = [row[index] for row in lines if index < len(row) and row[index] is not None]
-        numbers = bool(cells) and all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells)
+        numbers = bool(cells) and all(map(_is_number, cells))
         grid.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
     for row in lines:
         grid.add_row(*(Text(cell_text(value)) for value in row))
     console.print(grid)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value) is not None
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def cell_text(value: Any) -> str:
