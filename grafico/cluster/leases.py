@@ -13,7 +13,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 import time
 from pathlib import Path
 
@@ -23,27 +22,29 @@ __all__ = ["Lease", "lease_folder"]
 
 POLL_S = 0.02
 
+SHARED = Path("/dev/shm")  # noqa: S108 - a folder in it is checked before it is used
+
 
 def lease_folder() -> Path:
     """Return the folder of this user's leases on this host: private, on a local disk.
+
+    The same for all runs of a user, however they were started: ``XDG_RUNTIME_DIR`` is set in a login and not in a
+    batch job, and ``TMPDIR`` the other way round, so neither is used. ``GRAFICO_LEASES`` names another folder.
 
     Raises
     ------
     ProfileError
         Somebody else owns it, or others may write to it.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
-        folder = Path(runtime) / "grafico"
-    else:
-        folder = Path(tempfile.gettempdir()) / f"grafico-{os.getuid()}"
+    given = os.environ.get("GRAFICO_LEASES")
+    folder = Path(given) if given else (SHARED if SHARED.is_dir() else Path("/tmp")) / f"grafico-{os.getuid()}"  # noqa: S108 - checked below
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise ProfileError(
             f"{folder} is not a folder that only you can use, so GPU slots cannot be leased in it",
-            hint="remove it, or set XDG_RUNTIME_DIR to a private folder on a local disk",
+            hint="remove it, or set GRAFICO_LEASES to a private folder on a local disk",
         )
     return folder
 

@@ -28,6 +28,7 @@ def instructions(
         "scratch": str(scratch),
         "max_tasks": max_tasks,
         "grace_s": grace_s,
+        "python_path": os.environ.get("PYTHONPATH"),
     }
     return json.dumps(told).encode() + b"\n"
 
@@ -38,6 +39,10 @@ def main() -> None:
 
     told = json.loads(sys.stdin.buffer.readline())
     die_with_parent(told["parent"])
+    # That was for this interpreter; programs that calculations start get what the user had.
+    os.environ.pop("PYTHONPATH", None)
+    if told["python_path"] is not None:
+        os.environ["PYTHONPATH"] = told["python_path"]
     threading.Thread(target=_lifeline, name="grafico-lifeline", daemon=True).start()
     asyncio.run(work(told))
     sys.stdout.flush()

@@ -21,9 +21,9 @@ SIMULATED = Profile(
 @pytest.fixture(autouse=True)
 def own_leases(tmp_path_factory, monkeypatch):
     """Keep the leases of one test apart from those of others that run at the same time."""
-    folder = tmp_path_factory.mktemp("runtime")
+    folder = tmp_path_factory.mktemp("leases")
     folder.chmod(0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setenv("GRAFICO_LEASES", str(folder))
     return folder
 
 

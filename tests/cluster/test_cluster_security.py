@@ -65,7 +65,7 @@ def test_the_dashboard_is_behind_a_secret_and_has_no_proxy(on_cluster, task):
 
 
 def test_the_folder_of_leases_is_private_or_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("GRAFICO_LEASES", str(tmp_path / "leases"))
     folder = lease_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o755)
