@@ -127,7 +127,7 @@ _LADDER = {
 }
 
 
-@calculation(version="1", resources=_resources, ladder=_LADDER, family="xtb")
+@calculation(version="1", resources=_resources, ladder=_LADDER, family="tblite")
 def solvate(value: ShellInput, ctx: WorkContext) -> SolvatedCluster:
     """Pack solvent molecules around a solute, anneal them by molecular dynamics, and optimize the cluster."""
     radius = sphere_radius(value)
