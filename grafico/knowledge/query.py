@@ -148,11 +148,11 @@ def run_query(
 
 def _read(done: "subprocess.CompletedProcess[str]", timeout_s: float) -> QueryResult:
     if done.returncode == -signal.SIGALRM:
-        if "locked" in done.stderr:
-            raise QueryError(
-                f"the query took longer than {timeout_s:g} s and was ended",
-                hint="make it narrower, or give it more time (--timeout)",
-            )
+        raise QueryError(
+            f"the query took longer than {timeout_s:g} s and was ended",
+            hint="make it narrower, or give it more time (--timeout)",
+        )
+    if done.returncode == -signal.SIGPROF:
         raise QueryError("the query is too intricate to be parsed in time", hint="make it simpler")
     if done.returncode != 0 or not done.stdout:
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]

@@ -14,6 +14,14 @@ def knowledge(tmp_path):
 
 
 @pytest.fixture
+def registry(monkeypatch):
+    """Entity classes that a test defines are forgotten after it."""
+    from grafico.knowledge import entity
+
+    monkeypatch.setattr(entity, "_REGISTRY", dict(entity._REGISTRY))
+
+
+@pytest.fixture
 def run(tmp_path, knowledge):
     folder = tmp_path / "runs" / "first"
     folder.mkdir(parents=True)

@@ -293,7 +293,7 @@ def test_what_is_no_iri_is_refused(iri):
         check_iri(iri)
 
 
-def test_a_type_without_a_form_is_refused_when_the_class_is_first_used():
+def test_a_type_without_a_form_is_refused_when_the_class_is_first_used(registry):
     class Bad(Entity):
         namespace = "https://example.org/bad#"
         matrix: list[list[float]]
@@ -302,14 +302,14 @@ def test_a_type_without_a_form_is_refused_when_the_class_is_first_used():
         plan_of(Bad)
 
 
-def test_one_property_has_one_unit():
-    class Other(Entity):
+def test_one_property_has_one_unit(registry):
+    class Clashing(Entity):
         namespace = "https://example.org/test#"
         energy: float = 0.0
 
     plan_of(Thing)
     with pytest.raises(KnowledgeError, match="different units"):
-        plan_of(Other)
+        plan_of(Clashing)
 
 
 def test_an_entity_of_two_runs_is_read_from_the_one_committed_last(tmp_path):
