@@ -5,6 +5,8 @@ Light at import: the engines come with the calculation's own module, after the e
 
 import contextlib
 import ctypes
+import faulthandler
+import gc
 import importlib
 import importlib.util
 import os
@@ -33,7 +35,7 @@ from grafico.calculations import (
 )
 from grafico.cluster.leases import Lease
 from grafico.cluster.order import LeaseOrder, Order, Reply
-from grafico.cluster.orphans import die_with_parent
+from grafico.cluster.orphans import die_with_parent, resident_mib
 from grafico.errors import BadInput, GraficoError, MissingExtra
 from grafico.runs import ArtifactStore, OutcomeStore, RunPaths
 
@@ -44,12 +46,16 @@ INLINE_BYTES = 64 * 1024
 
 TRACEBACK_LINES = 12
 
+SHRINK_MIB = 500
+"""Above this, a process looks for memory that it can give back."""
+
 _lease: Lease | None = None
 
 
 def begin(parent: int) -> None:
     """Prepare the process: a session of its own, and an end with its parent."""
     os.setsid()
+    faulthandler.enable(file=2, all_threads=True)  # a crash in C leaves its traceback in the lane's log
     die_with_parent(parent)
     # Programs that read standard input must find its end, not the worker's lifeline.
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -107,6 +113,7 @@ def perform(order_json: str) -> str:
     finally:
         free_gpu_memory(order)
         empty(order.scratch)
+        shrink()
     seconds = time.monotonic() - begun
     return reply.model_copy(
         update={"seconds": seconds, "worker": f"{socket.gethostname()}:{os.getpid()}"}
@@ -269,8 +276,6 @@ def free_gpu_memory(order: Order) -> None:
         return
     cupy = usable_cupy() if "cupy" in sys.modules else None
     if cupy is not None:
-        import gc
-
         gc.collect()
         with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
             cupy.get_default_memory_pool().free_all_blocks()
@@ -300,6 +305,15 @@ def device_name(order: Order) -> str:
     if cupy is None:
         return order.device
     return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
+
+
+def shrink() -> None:
+    """Give memory back to the system, which the allocator would keep for this process's next calculation."""
+    if resident_mib(os.getpid()) < SHRINK_MIB:
+        return
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def empty(folder: str) -> None:

@@ -137,7 +137,8 @@ class Service:
         threads = threads_for(resources.cpus, spec)
         if whole:
             self._processes.retire_idle()
-        warm = self._processes.take(ProcessKind(task.family, threads, spec.device or spec.gpu or "cpu"))
+        kind = ProcessKind(task.family, threads, spec.device or spec.gpu or "cpu")
+        warm = self._processes.take(kind, resources.memory_mib)
         running.warm = warm
         scratch = self._scratch / f"process-{warm.pid}"
         order = Order(

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Guardian", "ProcessRow", "die_with_parent", "family", "kill_family", "process_table"]
+__all__ = ["Guardian", "ProcessRow", "die_with_parent", "family", "kill_family", "process_table", "resident_mib"]
 
 PR_SET_PDEATHSIG = 1
 WATCH_S = 0.5
@@ -90,6 +90,16 @@ def _table_elsewhere() -> dict[int, ProcessRow]:
                 memory = process.memory_info().rss
                 table[process.pid] = ProcessRow(process.ppid(), os.getsid(process.pid), memory)
     return table
+
+
+def resident_mib(pid: int) -> int:
+    """Return the resident memory of one process, MiB; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
+    except OSError:
+        row = _table_elsewhere().get(pid) if not (PROC / "self").exists() else None
+        return row.resident // 2**20 if row else 0
 
 
 def family(leader: int, table: dict[int, ProcessRow]) -> set[int]:

@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 from pebble import ProcessFuture, ProcessPool
 
 from grafico.cluster import child
-from grafico.cluster.orphans import Guardian, kill_family
+from grafico.cluster.orphans import Guardian, kill_family, resident_mib
 from grafico.runs.processes import start_of
 
 __all__ = ["ProcessKind", "Processes", "WarmProcess"]
 
 START_S = 120.0
 """A process that has not answered after so long has not started."""
+
+FAT_MIB = 400
+"""What an engine's process may hold when it has just been imported, MiB."""
 
 STARTS = 4
 """Times that starting a process is tried: it may be killed meanwhile like any other."""
@@ -127,8 +130,16 @@ class Processes:
         # The kernel ends a process with the thread that started it, so threads that stay start them all.
         self._starter = ThreadPoolExecutor(min(8, limit), thread_name_prefix="grafico-starter")
 
-    def take(self, kind: ProcessKind) -> WarmProcess:
+    def take(self, kind: ProcessKind, memory_mib: int) -> WarmProcess:
         """Return an idle process of this kind, or start one.
+
+        Parameters
+        ----------
+        kind
+            What it is for.
+        memory_mib
+            The share of its next calculation. A process that still holds half of that from earlier ones is replaced:
+            the new one would be ended for what the old ones left.
 
         Raises
         ------
@@ -141,7 +152,8 @@ class Processes:
             while match:
                 warm = match.pop()
                 self._idle.remove(warm)
-                if start_of(warm.pid) != warm.start:  # somebody has ended it
+                ended = start_of(warm.pid) != warm.start  # by somebody else
+                if ended or resident_mib(warm.pid) > max(FAT_MIB, memory_mib // 2):
                     self._dispose(warm)
                     continue
                 self._busy.add(warm)

@@ -115,6 +115,15 @@ def hog(value: Number, ctx: WorkContext) -> Answer:
     return Answer(value=float(len(held)))
 
 
+KEPT: list[bytearray] = []
+
+
+@calculation(version="1", resources=SMALL)
+def leaves_memory(value: Number, ctx: WorkContext) -> Answer:
+    KEPT.append(bytearray(os.urandom(1 << 20)) * 400)
+    return Answer(value=value.value, pid=os.getpid())
+
+
 @calculation(version="1", resources=SMALL)
 def fails(value: Number, ctx: WorkContext) -> Answer:
     """Fail in the way that the tag names."""

@@ -58,7 +58,10 @@ def test_a_crash_is_an_outcome_and_neighbours_live_on(on_cluster, task, paths):
     assert (crash.kind, crash.signal) == (FailureKind.CRASH, signal.SIGSEGV)
     assert again.ok
     assert neighbour.ok
-    assert "about to crash" in paths.lane_log("").read_text()
+    log = paths.lane_log("").read_text()
+    assert "about to crash" in log
+    assert "Segmentation fault" in log
+    assert "in segfault" in log  # where
 
 
 def test_a_process_that_leaves_quietly_has_crashed(on_cluster, task):
@@ -83,6 +86,19 @@ def test_a_process_above_its_memory_share_is_ended(on_cluster, task):
     assert outcome.kind == FailureKind.OUT_OF_MEMORY
     assert 300 < outcome.details["resident_mib"] < 1200
     assert after.ok
+
+
+def test_what_one_calculation_left_in_memory_is_not_held_against_the_next(on_cluster, task):
+    async def use(cluster):
+        first = await cluster.run(task(cases.leaves_memory, Number(value=1), resources={"memory_mib": 2000}))
+        second = await cluster.run(task(cases.double, Number(value=2), resources={"memory_mib": 300}))
+        third = await cluster.run(task(cases.double, Number(value=3), resources={"memory_mib": 300}))
+        return first, second, third
+
+    first, second, third = on_cluster(use, ONE)
+    assert first.ok
+    assert second.ok
+    assert first.output.pid != second.output.pid == third.output.pid
 
 
 def test_cancelling_ends_the_process(on_cluster, task, tmp_path, helpers):
