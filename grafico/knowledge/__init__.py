@@ -1,6 +1,8 @@
 """The knowledge base: entities with IRIs, their graph, the embedded store and read-only queries."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from grafico.knowledge.lazy import reexports
 
 if TYPE_CHECKING:
     from grafico.knowledge.arrays import Array
@@ -50,27 +52,21 @@ __all__ = [
     "validate",
 ]
 
-_HOMES = {
-    "arrays": ("Array",),
-    "entity": ("Entity", "entity_classes"),
-    "fields": ("Iri", "Property", "Unit"),
-    "location": ("KnowledgeWarning", "default_folder"),
-    "mapper": ("describe", "n_quads"),
-    "provenance": ("Execution", "RouteTaken", "Run", "Software", "grafico_agent", "run_iri", "software"),
-    "query": ("QueryResult", "Term"),
-    "run": ("RunKnowledge",),
-    "schema": ("schema_of",),
-    "shapes": ("Validation", "shapes_of", "validate"),
-    "store": ("KnowledgeBase", "Loaded", "Rebuilt"),
-    "vocabulary": ("PREFIXES", "check_iri", "expand", "shorten"),
-}
-
-
-# Names are looked up on first use: the process that answers a query starts twice as fast without the models.
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"grafico.knowledge.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The process that answers a query starts twice as fast without the models.
+__getattr__ = reexports(
+    __name__,
+    {
+        "arrays": ("Array",),
+        "entity": ("Entity", "entity_classes"),
+        "fields": ("Iri", "Property", "Unit"),
+        "location": ("KnowledgeWarning", "default_folder"),
+        "mapper": ("describe", "n_quads"),
+        "provenance": ("Execution", "RouteTaken", "Run", "Software", "grafico_agent", "run_iri", "software"),
+        "query": ("QueryResult", "Term"),
+        "run": ("RunKnowledge",),
+        "schema": ("schema_of",),
+        "shapes": ("Validation", "shapes_of", "validate"),
+        "store": ("KnowledgeBase", "Loaded", "Rebuilt"),
+        "vocabulary": ("PREFIXES", "check_iri", "expand", "shorten"),
+    },
+)
