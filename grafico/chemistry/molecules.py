@@ -9,9 +9,9 @@ from grafico.atoms.optional import require
 from grafico.chemistry.level import closest
 from grafico.chemistry.names import ALIASES, NAMES
 from grafico.chemistry.request import MoleculeInput
-from grafico.errors import MoleculeError
+from grafico.errors import KnowledgeError, MoleculeError
 
-__all__ = ["SEED", "from_smiles", "resolve_molecule", "smiles_of_name"]
+__all__ = ["SEED", "from_knowledge_base", "from_smiles", "resolve_molecule", "smiles_of_name"]
 
 SEED = 0xC0FFEE
 """Of the embedding, so that the same SMILES gives the same structure everywhere."""
@@ -31,7 +31,7 @@ def resolve_molecule(
     folder
         Where a relative ``file`` starts; default the working folder.
     lookup
-        Finds the structure of an IRI in the knowledge base.
+        Finds the structure of an IRI; default: in the user's own knowledge base.
     seed
         Of the three-dimensional embedding of a SMILES.
 
@@ -55,17 +55,32 @@ def resolve_molecule(
         atoms = _from_text(molecule.xyz, charge, multiplicity)
     else:
         assert molecule.iri is not None
-        if lookup is None:
-            raise MoleculeError(
-                f"<{molecule.iri}> is an IRI, and there is no knowledge base to look it up in",
-                hint="configure knowledge.store, or give the molecule by smiles, name, file or xyz",
-            )
-        atoms = lookup(molecule.iri)
+        atoms = (lookup or from_knowledge_base)(molecule.iri)
         atoms = _with_spin(atoms, charge, multiplicity)
     if multiplicity is None and (molecule.file is not None or molecule.xyz is not None):
         atoms = _lowest_spin(atoms)
     check_structure(atoms)
     return atoms
+
+
+def from_knowledge_base(iri: str) -> ConceptualAtoms:
+    """Return the structure of a conformer, a calculation, or an ensemble's main conformer.
+
+    Raises
+    ------
+    MoleculeError
+        The user's knowledge base has nothing of this IRI that has a geometry.
+    """
+    from grafico.chemistry.identity import atoms_of
+    from grafico.knowledge import KnowledgeBase
+
+    knowledge = KnowledgeBase()
+    try:
+        return atoms_of(knowledge.fetch(iri, depth=3))
+    except KnowledgeError as error:
+        raise MoleculeError(
+            f"no molecule could be had from the knowledge base {knowledge.folder}: {error.message}", hint=error.hint
+        ) from error
 
 
 def smiles_of_name(name: str) -> str:

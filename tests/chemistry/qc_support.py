@@ -27,7 +27,12 @@ class Walked:
     """One walk through the quantum chemistry graph, in this process."""
 
     def __init__(
-        self, start: QCRequest | QCState, *, router: Any = None, recorder: MemoryRecorder | None = None
+        self,
+        start: QCRequest | QCState,
+        *,
+        router: Any = None,
+        recorder: MemoryRecorder | None = None,
+        persist: Any = None,
     ) -> None:
         self.recorder = recorder or MemoryRecorder()
         self.compute = InlineCompute(self.recorder)
@@ -39,6 +44,7 @@ class Walked:
                 compute=self.compute,
                 router=router or RuleRouter(),
                 recorder=self.recorder,
+                persist=persist,
             )
         )
 

@@ -1,12 +1,16 @@
 """From SMILES, names, files and text to structures."""
 
+import numpy
 import pytest
+from qc_support import Walked
 
 from grafico.atoms import ConceptualAtoms, bonds
 from grafico.chemistry.molecules import resolve_molecule
 from grafico.chemistry.names import ALIASES, NAMES
-from grafico.chemistry.request import MoleculeInput
+from grafico.chemistry.quantum_chemistry import QCRequest
+from grafico.chemistry.request import Level, MoleculeInput
 from grafico.errors import MoleculeError
+from grafico.knowledge import KnowledgeBase, RunKnowledge
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,5 +71,16 @@ def test_an_iri_is_looked_up_in_the_knowledge_base():
         MoleculeInput(iri="https://example.org/helium"), lookup={"https://example.org/helium": known}.__getitem__
     )
     assert found == known
-    with pytest.raises(MoleculeError, match="no knowledge base"):
+
+
+def test_what_a_job_persisted_can_begin_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAFICO_KB", str(tmp_path / "kb"))
+    level = Level(method="hf", basis="sto-3g")
+    knowledge = RunKnowledge(tmp_path, run_id="first", store=KnowledgeBase())
+    first = Walked(QCRequest(molecule=MoleculeInput(name="water"), level=level), persist=knowledge).result
+    assert first.persisted
+    found = resolve_molecule(MoleculeInput(iri=first.persisted[0]))
+    assert found.symbols == first.atoms.symbols
+    assert found.positions == pytest.approx(numpy.array(first.atoms.positions))
+    with pytest.raises(MoleculeError, match="no entity"):
         resolve_molecule(MoleculeInput(iri="https://example.org/helium"))

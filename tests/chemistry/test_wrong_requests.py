@@ -67,12 +67,13 @@ REFUSED = {
     "count line that lies": ({"molecule": {"xyz": "5\n\nH 0 0 0\nH 0 0 1"}}, r"count line says 5 atoms", ""),
     "missing file": ({"molecule": {"file": "/nowhere/at-all.xyz"}}, r"does not exist", ""),
     "directory for a file": ({"molecule": {"file": "/"}}, r"is a directory", ""),
-    "iri without a knowledge base": ({"molecule": {"iri": "https://example.org/x"}}, r"no knowledge base", ""),
+    "unknown iri": ({"molecule": {"iri": "https://example.org/x"}}, r"no entity", ""),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_request_that_cannot_be_computed_is_refused(case):
+def test_a_request_that_cannot_be_computed_is_refused(case, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAFICO_KB", str(tmp_path))
     fields, message, hint = REFUSED[case]
     request = QCRequest.model_validate({"molecule": WATER, **fields})
     with pytest.raises(BadInput, match=message) as caught:

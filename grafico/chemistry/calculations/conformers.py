@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from grafico.atoms import ConceptualAtoms, write_xyz
+from grafico.atoms import ConceptualAtoms
 from grafico.atoms.optional import require
 from grafico.atoms.superpose import anchor_points, best_rmsd
 from grafico.calculations import CalculationError, FailureKind, Model, Resources, WorkContext, calculation
@@ -143,7 +143,9 @@ def rdkit_molecule(*, smiles: str | None = None, atoms: ConceptualAtoms | None =
     bonding = require("rdkit.Chem.rdDetermineBonds")
     base = require("rdkit.rdBase")
     with base.BlockLogs():
-        mol = chem.MolFromXYZBlock(write_xyz(atoms))
+        # RDKit reads no exponents, and an optimized plane has coordinates such as 5e-15.
+        rows = [f"{s} {x:.10f} {y:.10f} {z:.10f}" for s, (x, y, z) in zip(atoms.symbols, atoms.positions, strict=True)]
+        mol = chem.MolFromXYZBlock("\n".join([str(len(rows)), "", *rows, ""]))
         try:
             bonding.DetermineBonds(mol, charge=atoms.charge)
         except (ValueError, RuntimeError) as error:

@@ -12,6 +12,7 @@ from grafico.chemistry.calculations.frequencies import FrequenciesInput, frequen
 from grafico.chemistry.calculations.optimization import OptimizationInput, optimization
 from grafico.chemistry.calculations.single_point import SinglePointInput, single_point
 from grafico.chemistry.calculations.tddft import TDDFTInput, tddft
+from grafico.chemistry.entities import quantum_chemistry_entities
 from grafico.chemistry.quantum_chemistry.request import QCResult
 from grafico.chemistry.quantum_chemistry.state import QCState
 from grafico.chemistry.request import Level
@@ -223,15 +224,14 @@ class Finish(Node[QCState, QCResult]):
     node_id: ClassVar[str] = "End"
 
     async def run(self, ctx: Ctx) -> End[QCResult]:
-        """Build the result; a job of its own also writes it to its results."""
+        """Build the result; a job of its own also persists it, and writes it to its results."""
         result = ctx.state.result()
         if not ctx.position.lane:
+            if ctx.persist is not None:
+                entities = await ctx.thread(quantum_chemistry_entities, result)
+                result = result.model_copy(update={"persisted": tuple(await ctx.persist.persist(entities))})
             await ctx.publish("result.json", result.model_dump_json(indent=2).encode())
             await ctx.publish("geometry.xyz", write_xyz(result.atoms, result.level.label).encode())
-            if ctx.persist is not None:
-                from grafico.chemistry.entities import quantum_chemistry_entities
-
-                await ctx.persist.persist(await ctx.thread(quantum_chemistry_entities, result))
         return End(result)
 
 

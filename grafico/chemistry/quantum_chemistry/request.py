@@ -113,6 +113,7 @@ class QCResult(Model):
     excited_electronic: Electronic | None = Field(default=None, description="reference state of the excitations")
     analysis: AnalysisOutput | None = None
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the numbers should know")
+    persisted: tuple[str, ...] = Field(default=(), description="IRIs of what went to the knowledge base")
 
     @model_validator(mode="after")
     def _no_thermochemistry_unverified(self) -> "QCResult":
