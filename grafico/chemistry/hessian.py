@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from grafico.calculations import WorkContext
 from grafico.chemistry.infrared import dipole_derivatives
-from grafico.chemistry.pyscf_engine import scf_failure
+from grafico.chemistry.pyscf_engine import is_restricted_open, scf_failure
 from grafico.chemistry.wavefunction import as_numpy
 from grafico.units import DEBYE_PER_ATOMIC_UNIT
 
@@ -30,9 +30,7 @@ def second_derivatives(molecule: Any, mean_field: Any, ctx: WorkContext, *, on_g
     Differences of forces are taken for what PySCF has no analytical Hessian: restricted open shells, ddCOSMO,
     and the VV10 part of unrestricted or density-fitted levels.
     """
-    from pyscf import scf
-
-    analytical = not isinstance(mean_field, scf.rohf.ROHF) and "ddcosmo" not in type(mean_field).__name__.lower()
+    analytical = not is_restricted_open(mean_field) and "ddcosmo" not in type(mean_field).__name__.lower()
     if analytical:
         try:
             return _analytical(molecule, mean_field, on_gpu=on_gpu)
@@ -53,8 +51,21 @@ def _analytical(molecule: Any, mean_field: Any, *, on_gpu: bool) -> SecondDeriva
     # The response that the Hessian solves for is all that the infrared intensities need.
     solver.solve_mo1 = keep
     hessian = as_numpy(solver.kernel())
-    derivatives = dipole_derivatives(molecule, mean_field, kept[0]) if kept and not on_gpu else None
+    derivatives = None
+    if kept:
+        response = _in_atomic_orbitals(mean_field, kept[0]) if on_gpu else kept[0]
+        derivatives = dipole_derivatives(molecule, mean_field, response)
     return SecondDerivatives(hessian, derivatives, analytical=True)
+
+
+def _in_atomic_orbitals(mean_field: Any, response: Any) -> Any:
+    """Return the response as PySCF gives it; gpu4pyscf gives it in molecular orbitals."""
+    import numpy
+
+    orbitals = as_numpy(mean_field.mo_coeff)
+    if orbitals.ndim == 2:
+        return numpy.einsum("pa,zxai->zxpi", orbitals, as_numpy(response))
+    return [numpy.einsum("pa,zxai->zxpi", orbitals[i], as_numpy(response[i])) for i in range(2)]
 
 
 def _by_differences(molecule: Any, mean_field: Any) -> SecondDerivatives:

@@ -14,7 +14,16 @@ from grafico.chemistry.request import Level
 from grafico.chemistry.wavefunction import guess_density
 from grafico.errors import BadInput
 
-__all__ = ["Engine", "build_engine", "effective_core_potentials", "positions_of", "run_scf"]
+__all__ = [
+    "Engine",
+    "build_engine",
+    "effective_core_potentials",
+    "is_restricted_open",
+    "is_unrestricted",
+    "positions_of",
+    "run_scf",
+    "scf_failure",
+]
 
 # What PySCF itself takes while a molecule of a few atoms is computed, MiB.
 _BASELINE_MIB = 400
@@ -187,11 +196,13 @@ def scf_failure(mean_field: Any) -> CalculationError:
 
 
 def is_unrestricted(mean_field: Any) -> bool:
-    """Whether alpha and beta orbitals differ."""
-    from pyscf import scf
+    """Whether alpha and beta orbitals differ; by name, since gpu4pyscf's classes are not PySCF's."""
+    return any(cls.__name__ in ("UHF", "UKS") for cls in type(getattr(mean_field, "_scf", mean_field)).__mro__)
 
-    base = getattr(mean_field, "_scf", mean_field)
-    return isinstance(base, scf.uhf.UHF) or type(base).__name__.upper().find("UKS") >= 0
+
+def is_restricted_open(mean_field: Any) -> bool:
+    """Whether it is ROHF or ROKS."""
+    return any(cls.__name__ in ("ROHF", "ROKS") for cls in type(mean_field).__mro__)
 
 
 def positions_of(molecule: Any) -> tuple[tuple[float, float, float], ...]:

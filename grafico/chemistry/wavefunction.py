@@ -24,7 +24,7 @@ def as_numpy(array: Any) -> Any:
 
     if isinstance(array, list | tuple):
         return numpy.asarray([as_numpy(part) for part in array])
-    return numpy.asarray(array.get() if type(array).__module__.partition(".")[0] == "cupy" else array)
+    return numpy.asarray(array.get() if hasattr(array, "get") else array)
 
 
 def save_wavefunction(molecule: Any, mean_field: Any, ctx: WorkContext) -> ArtifactRef:

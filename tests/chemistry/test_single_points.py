@@ -164,3 +164,12 @@ def test_the_engine_is_recorded(water, work):
     ctx = work()
     single_point.function(SinglePointInput(atoms=water, level=Level(method="hf", basis="sto-3g")), ctx)
     assert ctx.versions == {"pyscf": pyscf.__version__}
+
+
+def test_a_simulated_gpu_computes_on_the_cpu(water, work):
+    level = Level(method="hf", basis="sto-3g")
+    ctx = work(device="gpu", gpu_memory_mib=1000)
+    found = single_point.function(SinglePointInput(atoms=water, level=level), ctx)
+    plain = single_point.function(SinglePointInput(atoms=water, level=level), work())
+    assert found.electronic.energy == pytest.approx(plain.electronic.energy, abs=1e-10)
+    assert "gpu4pyscf" not in ctx.versions

@@ -44,7 +44,9 @@ class FrequenciesOutput(Model):
 
     electronic: Electronic
     wavenumbers: tuple[float, ...] = Field(description="cm⁻¹, ascending; imaginary ones negative")
-    intensities: tuple[float, ...] | None = Field(default=None, description="infrared, km/mol; None on GPUs")
+    intensities: tuple[float, ...] | None = Field(
+        default=None, description="infrared, km/mol; None where the engine gives no response"
+    )
     imaginary: tuple[Mode, ...] = Field(default=(), description="imaginary modes, the most negative first")
     rotor: Rotor
     gradient_norm: float | None = Field(default=None, description="norm of the whole gradient, hartree/bohr")

@@ -132,14 +132,15 @@ def _relax(mean_field: Any, value: OptimizationInput, ctx: WorkContext) -> tuple
     solver = require("pyscf.geomopt.geometric_solver", purpose="for geometry optimization")
     ctx.used(geometric=geometric.__version__)
     trajectory: list[Step] = []
+    scanners: list[Any] = []
 
     def remember(variables: dict[str, Any]) -> None:
+        scanners[:] = [variables["g_scanner"]]
         gradient = as_numpy(variables["gradients"])
         atoms = value.atoms.moved(positions_of(variables["mol"]))
         norms = numpy.linalg.norm(gradient, axis=1)
         trajectory.append((atoms, float(variables["energy"]), float(numpy.linalg.norm(gradient)), float(norms.max())))
 
-    scanner = mean_field.nuc_grad_method().as_scanner()
     limits = value.thresholds
     steps = value.max_steps * int(ctx.settings.get("steps_factor", 1))
     options: dict[str, Any] = {key: ctx.settings[key] for key in ("hessian", "trust") if key in ctx.settings}
@@ -147,7 +148,7 @@ def _relax(mean_field: Any, value: OptimizationInput, ctx: WorkContext) -> tuple
         options["coordsys"] = ctx.settings["coordinates"]
     try:
         converged, _ = solver.kernel(
-            scanner,
+            mean_field,
             assert_convergence=True,
             callback=remember,
             # geomeTRIC counts the steps after the first energy.
@@ -160,14 +161,14 @@ def _relax(mean_field: Any, value: OptimizationInput, ctx: WorkContext) -> tuple
             **options,
         )
     except RuntimeError as error:
-        if not scanner.converged:
-            raise scf_failure(scanner.base) from error
+        if scanners and not scanners[0].converged:
+            raise scf_failure(scanners[0].base) from error
         raise _not_converged(trajectory, f"the optimizer stopped: {error}") from error
     except geometric.errors.Error as error:
         raise _not_converged(trajectory, f"the optimizer stopped: {error}") from error
     if not converged:
         raise _not_converged(trajectory, f"the geometry did not converge in {steps} steps")
-    return scanner.base, trajectory
+    return scanners[0].base, trajectory
 
 
 def _not_converged(trajectory: list[Step], message: str) -> CalculationError:
