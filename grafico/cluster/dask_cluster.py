@@ -107,7 +107,7 @@ async def running_cluster(
         for spec in specs
     }
     routes = {"distributed.scheduler.http.routes": list(ROUTES) if shown else []}
-    with dask.config.set({**CONFIG, **routes}):
+    with dask.config.set({**CONFIG, **routes, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(
             scheduler=scheduler,
             workers=workers,
