@@ -20,15 +20,16 @@ def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     return [entry for entry in map(json.loads, lines) if kind in entry]
 
 
-def running(bench: Path, count: int) -> Path:
-    """Wait until so many calculations have started; return the run's folder."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
+def running(process: Any, bench: Path, count: int) -> Path:
+    """Wait until so many calculations of a run have started; return the run's folder."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
         for folder in bench.glob("runs/*-*"):
             if len(records(folder, "start")) >= count:
                 return folder
         time.sleep(0.05)
-    raise AssertionError("no calculation started")
+    process.kill()
+    raise AssertionError(f"no calculation started: {process.communicate()}")
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def test_ctrl_c_lets_finish_what_runs_and_resume_does_the_rest(
     spawn: Any, grafico: Callable[..., Any], bench: Path
 ) -> None:
     process = spawn(*SLEEPY, "--set", "input.sleep_s=1.5")
-    folder = running(bench, 2)
+    folder = running(process, bench, 2)
     with no_orphans(folder):
         # As a terminal does: to every process of the group.
         os.killpg(process.pid, signal.SIGINT)
@@ -75,7 +76,7 @@ def test_ctrl_c_lets_finish_what_runs_and_resume_does_the_rest(
 
 def test_ctrl_c_twice_kills_what_runs(spawn: Any, bench: Path) -> None:
     process = spawn(*SLEEPY, "--set", "input.sleep_s=60")
-    folder = running(bench, 2)
+    folder = running(process, bench, 2)
     with no_orphans(folder):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.3)
@@ -90,7 +91,7 @@ def test_ctrl_c_twice_kills_what_runs(spawn: Any, bench: Path) -> None:
 @pytest.mark.parametrize("how", ["cancel", "marker", "SIGTERM", "SIGHUP"])
 def test_a_run_is_stopped_from_outside(how: str, spawn: Any, grafico: Callable[..., Any], bench: Path) -> None:
     process = spawn(*SLEEPY, "--set", "input.sleep_s=60")
-    folder = running(bench, 1)
+    folder = running(process, bench, 1)
     with no_orphans(folder):
         if how == "cancel":
             said = grafico("cancel", "last", "--json")
@@ -110,7 +111,7 @@ def test_a_killed_run_is_resumed_and_committed_calculations_do_not_start_again(
     spawn: Any, grafico: Callable[..., Any], bench: Path
 ) -> None:
     process = spawn(*SLEEPY, "--set", "input.sleep_s=1")
-    folder = running(bench, 3)
+    folder = running(process, bench, 3)
     with no_orphans(folder):
         process.kill()
         process.wait()
@@ -129,7 +130,7 @@ def test_a_second_controller_is_refused_while_the_first_one_runs(
     spawn: Any, grafico: Callable[..., Any], bench: Path
 ) -> None:
     process = spawn(*SLEEPY, "--set", "input.sleep_s=1")
-    running(bench, 1)
+    running(process, bench, 1)
     said = grafico("resume", "last")
     assert said.code == 2
     assert "is being run by process" in said.err
@@ -144,7 +145,7 @@ def test_a_run_is_taken_over_and_its_first_controller_stops(
     spawn: Any, grafico: Callable[..., Any], bench: Path
 ) -> None:
     process = spawn(*SLEEPY, "--set", "input.sleep_s=2")
-    folder = running(bench, 2)
+    folder = running(process, bench, 2)
     said = grafico("resume", "last", "--take-over", "--quiet", "--json")
     assert said.code == 0, said.err
     assert said.json["result"]["total"] == 30
