@@ -17,7 +17,9 @@ __all__ = [
     "LaneEnded",
     "LaneStarted",
     "LanesOpened",
+    "NodeChanged",
     "NodeEntered",
+    "OutcomeLost",
     "RouteChosen",
     "Subscriber",
     "WalkEnded",
@@ -39,6 +41,32 @@ class NodeEntered(Event):
     """A walk entered a node."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged(Event):
+    """A node's code is not what it was when the journal was written, and its journalled decisions are kept."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node} has changed since: its journalled decisions are kept; "
+            f"`grafico resume RUN --from {self.node}` walks it again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeLost(Event):
+    """A calculation that had succeeded is computed again: its committed outcome is gone."""
+
+    name: str
+    label: str
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.label} (lane {self.position.lane or 'root'}) is computed again: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

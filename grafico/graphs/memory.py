@@ -44,15 +44,29 @@ class MemoryRecorder:
         """Committed outcomes by content key."""
         self.results: dict[str, bytes | ArtifactRef] = {}
         self._at: dict[tuple[Position, str], Record] = {}
+        self._last: dict[tuple[str, int], int] = {}
 
     def recall(self, position: Position, kind: str) -> Record | None:
         """Return what was recorded at this position."""
         return self._at.get((position, kind))
 
+    def last(self, lane: str, step: int) -> int:
+        """Return the highest ordinal at which a step has a record."""
+        return self._last.get((lane, step), -1)
+
+    def climbed(self, key: str) -> Mapping[str, Json] | None:
+        """Return how far the ladder of a key was climbed, where its calculation was not answered."""
+        for (position, kind), record in self._at.items():
+            if kind == "ladder" and record.data["key"] == key and (position, "compute") not in self._at:
+                return record.data
+        return None
+
     async def record(self, record: Record, *, durable: bool = True) -> None:  # noqa: ARG002
         """Remember."""
         self.records.append(record)
+        lane, step, ordinal = record.position
         self._at[record.position, record.kind] = record
+        self._last[lane, step] = max(ordinal, self._last.get((lane, step), -1))
 
     async def note(self, kind: str, position: Position, data: Mapping[str, Json]) -> None:
         """Remember for the story alone."""
@@ -82,6 +96,8 @@ class MemoryRecorder:
         """Take back one record, as an invalidation does."""
         gone = self._at.pop((position, kind))
         self.records.remove(gone)
+        lane, step, _ = position
+        self._last[lane, step] = max((p.ordinal for p, _ in self._at if p[:2] == (lane, step)), default=-1)
 
 
 class FolderArtifacts:

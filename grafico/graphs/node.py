@@ -1,8 +1,10 @@
 """A node: a frozen model whose fields are the parameters of the route that leads to it."""
 
+import hashlib
 import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -11,7 +13,16 @@ from pydantic_graph import End
 from grafico.calculations import Json
 from grafico.graphs.state import GraphState
 
-__all__ = ["AnyNode", "Node", "describe", "parameters_of", "required_parameters", "result_type_of", "state_type_of"]
+__all__ = [
+    "AnyNode",
+    "Node",
+    "describe",
+    "parameters_of",
+    "required_parameters",
+    "result_type_of",
+    "source_of",
+    "state_type_of",
+]
 
 StateT = TypeVar("StateT", bound=GraphState)
 ResultT = TypeVar("ResultT")
@@ -99,3 +110,25 @@ def required_parameters(cls: type[AnyNode]) -> tuple[str, ...]:
 def parameters_of(node: AnyNode) -> Mapping[str, Json]:
     """Return a node's parameters as JSON."""
     return node.model_dump(mode="json") if type(node).model_fields else {}
+
+
+@cache
+def source_of(cls: type[AnyNode]) -> str:
+    """Return a digest of a node's code and of the nodes that it inherits from; empty where there is no source.
+
+    Comments and blank lines do not count.
+    """
+    digest = hashlib.sha256()
+    for base in cls.__mro__:
+        origin = getattr(base, "__pydantic_generic_metadata__", {}).get("origin")
+        if Node in (base, origin):
+            break
+        if origin is not None:
+            continue  # a generic base with its arguments: what was written stands further on
+        try:
+            lines = inspect.getsource(base).splitlines()
+        except (OSError, TypeError):
+            return ""
+        code = (line.rstrip() for line in lines)
+        digest.update("\n".join(line for line in code if line and not line.lstrip().startswith("#")).encode())
+    return digest.hexdigest()[:16]

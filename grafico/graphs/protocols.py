@@ -54,9 +54,13 @@ class Record:
     ``kind`` is one of
 
     ========== ======================================================================================
-    enter      a node was entered: ``node``, ``parameters`` (ordinal 0 by convention)
+    enter      a node was entered: ``node``, ``parameters``, ``source`` (digest of its code; ordinal 0 by
+               convention)
     compute    a calculation was asked for and answered: ``name``, ``key``, ``status`` and, for a failure,
-               ``failure``; the output of a success stays under its key
+               ``failure`` and ``calls`` (how many calls the node had made when it heard of it: what was called
+               later was called in its knowledge); the output of a success stays under its key
+    ladder     attempts have failed and another follows: ``key``, ``name``, ``history``, and ``settings``,
+               ``resources`` and ``next`` of that one; the latest stands for those before
     route      a successor was chosen: ``successor``, ``parameters``, ``by`` (forced, rule, model, fallback,
                exit, node: returned as it is), ``reasoning``, ``confidence``, ``vetoes``; for a decision
                node ``output``; ``successor`` is null where no answer came and the walk stopped
@@ -68,7 +72,9 @@ class Record:
     ========== ======================================================================================
 
     ``lane_end`` and ``end`` stand where the walk's next call would have stood. Notes are ``start`` and
-    ``attempt`` (one attempt at a calculation), and ``stop`` (guards or an exit left nowhere to go).
+    ``attempt`` (one attempt at a calculation), ``stop`` (guards or an exit left nowhere to go), ``changed`` (a
+    node's code is not what it was when its decisions were journalled) and ``again`` (a success whose committed
+    outcome is gone is computed again).
     """
 
     kind: str
@@ -141,6 +147,14 @@ class Recorder(Protocol):
 
     def recall(self, position: Position, kind: str) -> Record | None:
         """Return what was recorded at this position, unless it was invalidated."""
+        ...
+
+    def last(self, lane: str, step: int) -> int:
+        """Return the highest ordinal at which a step of a lane has a record, -1 if it has none."""
+        ...
+
+    def climbed(self, key: str) -> Mapping[str, Json] | None:
+        """Return the latest ``ladder`` of a content key that was not answered yet, wherever in the run it stands."""
         ...
 
     async def record(self, record: Record, *, durable: bool = True) -> None:

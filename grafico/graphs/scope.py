@@ -47,6 +47,10 @@ class Scope:
     """Makes chance the same in every run, position by position."""
     flights: dict[str, Flight] = field(default_factory=dict)
     """Calculations under way, by content key."""
+    climbed: set[str] = field(default_factory=set)
+    """Content keys whose recovery ladder was climbed in this session: what an earlier one left of it is over."""
+    changed: set[str] = field(default_factory=set)
+    """Nodes of which it has been told that their code changed."""
     leaving: "set[asyncio.Task[Outcome[Any]]]" = field(default_factory=set)
     """Calculations that nobody waits for any more, while they are being cancelled."""
 

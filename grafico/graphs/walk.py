@@ -10,10 +10,10 @@ from grafico.calculations import Failure, Json, Outcome, Success
 from grafico.errors import GraphStopped
 from grafico.graphs.asking import Told
 from grafico.graphs.context import Context
-from grafico.graphs.events import NodeEntered
+from grafico.graphs.events import NodeChanged, NodeEntered
 from grafico.graphs.failures import ends_the_run, failure_from, unwrap
 from grafico.graphs.graph import Graph
-from grafico.graphs.node import AnyNode, Node, parameters_of
+from grafico.graphs.node import AnyNode, Node, parameters_of, source_of
 from grafico.graphs.protocols import Position, Record
 from grafico.graphs.routing import accept_returned
 from grafico.graphs.scope import Scope, mismatch, same
@@ -100,8 +100,10 @@ class Walk:
         if isinstance(returned, Node):
             if returned is not ctx.chosen:
                 await accept_returned(self, node, ctx.take(), returned)
+            self._nothing_left(ctx)
             return returned
         if isinstance(returned, End) and self.graph.plans[type(node)].ends:
+            self._nothing_left(ctx, ending=True)
             return returned
         declared = self.graph.plans[type(node)].declared.annotation
         what = "an end" if isinstance(returned, End) else "no successor" if returned is None else repr(returned)[:200]
@@ -114,14 +116,48 @@ class Walk:
                 f"graph {self.graph.id} took {step} steps without an end", hint="raise max_steps of the graph"
             )
         data: dict[str, Json] = {"node": node.node_id, "parameters": parameters_of(node)}
+        source = source_of(type(node))
         recalled = None if self.live else self.recall(position, "enter", node.node_id)
         if recalled is None:
             self.live = True
+            if source:
+                data["source"] = source
             await self.record(Record("enter", position, data), durable=False)
         else:
             same(position, node.node_id, "a node", recalled.data, data)
+            if recalled.data.get("source", source) != source:
+                await self._tell_of_change(position, node, source)
         if self.scope.events:
             self.scope.events.emit(NodeEntered(position, recalled is not None, node.node_id))
+
+    async def _tell_of_change(self, position: Position, node: AnyNode, source: str) -> None:
+        scope = self.scope
+        if node.node_id in scope.changed:
+            return
+        scope.changed.add(node.node_id)
+        # At the root, once for all lanes: where an earlier one was entered can be told by the digest that stands there.
+        await scope.recorder.note("changed", Position("", 0, 0), {"node": node.node_id, "source": source})
+        if scope.events:
+            scope.events.emit(NodeChanged(position, True, node.node_id))
+
+    def _nothing_left(self, ctx: "Context[Any]", *, ending: bool = False) -> None:
+        """Notice calls that the journal has behind the last one of a node that is left."""
+        if self.live:
+            return
+        last = self.scope.recorder.last(self.lane, self.step)
+        if last >= ctx.position.ordinal + ending:
+            position = ctx.position._replace(ordinal=last)
+            raise mismatch(position, self.node_id, self._there(position, "") or "a further call", "nothing more")
+
+    def _there(self, position: Position, kind: str) -> str:
+        """Return in words what the journal has at a position where another kind is asked for; empty if nothing."""
+        for other in RECORDED_CALLS:
+            if other != kind and (kind != "enter" or other in {"end", "lane_end"}):
+                there = self.scope.recorder.recall(position, other)
+                if there is not None:
+                    about = there.data.get("name") or there.data.get("successor") or there.data.get("status") or ""
+                    return f"{other} {about}".strip()
+        return ""
 
     def recall(self, position: Position, kind: str, node: str) -> Record | None:
         """Return what the journal has at ``position``.
@@ -133,17 +169,10 @@ class Walk:
         """
         if self.live:
             return None
-        recorder = self.scope.recorder
-        found = recorder.recall(position, kind)
-        if found is not None:
-            return found
-        for other in RECORDED_CALLS:
-            if other != kind and (kind != "enter" or other in {"end", "lane_end"}):
-                there = recorder.recall(position, other)
-                if there is not None:
-                    about = there.data.get("name") or there.data.get("successor") or there.data.get("status") or ""
-                    raise mismatch(position, node, f"{other} {about}".strip(), kind)
-        return None
+        found = self.scope.recorder.recall(position, kind)
+        if found is None and (there := self._there(position, kind)):
+            raise mismatch(position, node, there, kind)
+        return found
 
     async def record(self, record: Record, *, durable: bool = True) -> None:
         """Remember a fact, after those that a synchronous call left waiting."""

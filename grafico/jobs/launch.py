@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, write_results
 from grafico.jobs.stopping import Intake, Stopper
 from grafico.jobs.tables import Table
-from grafico.jobs.watching import Watcher
+from grafico.jobs.watching import Watcher, tell_oddities
 from grafico.runs import Run, RunRecorder, read_run
 
 __all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
@@ -211,7 +212,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                 compute=stage.intake,
                 router=RuleRouter(),
                 recorder=recorder,
-                events=watcher.event,
+                events=(watcher.event, partial(tell_oddities, watcher)),
                 persist=session.knowledge,
                 seed=session.job.seed,
             )

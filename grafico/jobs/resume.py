@@ -81,8 +81,9 @@ def resume(
         for line in plan.describe():
             watcher.say(line)
         await recorder.invalidate(plan)
-        for key in again:
-            recorder.outcomes.retire(key)
+        for key in sorted(again):
+            used = ", ".join(f"{name} {was} (installed is {now})" for name, (was, now) in sorted(stale[key].items()))
+            await recorder.retire(key, f"it was computed with {used}")
 
     return carry_out(
         Session(run, job, graph, request, profile, Knowledge.of(run, job), before=before, take_over=take_over), watcher

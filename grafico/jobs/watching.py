@@ -13,10 +13,12 @@ from grafico.graphs.events import (
     LaneEnded,
     LanesOpened,
     LaneStarted,
+    NodeChanged,
     NodeEntered,
+    OutcomeLost,
 )
 
-__all__ = ["Silent", "Tally", "Watcher"]
+__all__ = ["Silent", "Tally", "Watcher", "tell_oddities"]
 
 
 class Watcher(Protocol):
@@ -53,6 +55,12 @@ class Silent:
 
     async def look(self) -> None:
         """Do nothing."""
+
+
+def tell_oddities(watcher: Watcher, event: Event) -> None:
+    """Tell people what a replay met that it should not: code that has changed, an outcome that is gone."""
+    if isinstance(event, NodeChanged | OutcomeLost):
+        watcher.say(f"note: {event}")
 
 
 @dataclass

@@ -37,6 +37,8 @@ class Chronicle:
         """Attempts that this controller has handed over and heard nothing of, by position."""
         self.last_time = 0.0
         self._fresh: set[str] = set()
+        self._sources: dict[str, str] = {}
+        """Digest of the code of each node that was found changed."""
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Take further lines in."""
@@ -69,6 +71,10 @@ class Chronicle:
         kind = body.get("record") or body.get("note")
         if kind is None:
             return  # a later version's line: it tells this one nothing
+        if kind == "ladder":
+            return  # the attempts tell the same
+        if kind == "changed":
+            self._sources[body["data"]["node"]] = body["data"]["source"]
         at = body["at"]
         line = Line(order, time, kind, at, body["data"], record="record" in body)
         self.lines.setdefault(at.rpartition("@")[0], []).append(line)
@@ -107,6 +113,10 @@ class Chronicle:
         kind, data = line.kind, line.data
         if kind == "compute" and line.order in self.reused:
             data = {**data, "reused": True}
+        elif (
+            kind == "enter" and data.get("source") and self._sources.get(data["node"], data["source"]) != data["source"]
+        ):
+            data = {**data, "changed": True}
         if kind == "lane_end_below":
             kind = "lane_end"
             text = tell(kind, data).replace("the lane", f"lane {member_of(line.at.rpartition('@')[0])}", 1)

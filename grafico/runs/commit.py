@@ -8,23 +8,24 @@ import hashlib
 import json
 import os
 import re
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from grafico.calculations import ArtifactRef, CalculationError, FailureKind, Json, Provenance, Success
 from grafico.errors import RunError
-from grafico.runs.files import disk_errors, link_new, make_folder, read_bytes
+from grafico.runs.files import disk_errors, link_new, make_folder, read_bytes, sync_folder
 from grafico.runs.paths import RunPaths
 
 __all__ = ["ArtifactStore", "OutcomeStore"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
+ARTIFACT = re.compile(rb'"digest":"([0-9a-f]{64})","media_type":"(?:[^"\\]|\\.)*","size":(\d+)[,}]')
+"""A reference to an artifact, as it stands in the JSON of an output."""
 ENVELOPE = re.compile(rb'\A\{"digest":"([0-9a-f]{64})","outcome":(.*)\}\n\Z', re.DOTALL)
 CHUNK = 1 << 20
 
@@ -48,7 +49,7 @@ class OutcomeStore:
         Raises
         ------
         CalculationError
-            The output holds NaN or an infinity, which JSON cannot.
+            The output holds NaN or an infinity, which JSON cannot; or it could not be read back.
         RunError
             It cannot be written; nothing was committed.
         """
@@ -57,8 +58,8 @@ class OutcomeStore:
         digest = hashlib.sha256(body).hexdigest()
         path = self.paths.outcome(key)
         data = b'{"digest":"%b","outcome":%b}\n' % (digest.encode(), body)
-        success_type: Any = Success[type(success.output)]  # type: ignore[misc]
-        tag = f"{socket.gethostname()}.attempt{success.provenance.attempt}"
+        success_type = _read_back(success, body)
+        tag = f"attempt{success.provenance.attempt}"
         with disk_errors("an outcome could not be committed", path):
             make_folder(path.parent)
             while not link_new(path, data, tag=tag):
@@ -70,7 +71,8 @@ class OutcomeStore:
     def read(self, key: str, output_type: type[OutputT]) -> Success[OutputT] | None:
         """Return the committed outcome of a key, ``None`` if there is none.
 
-        A damaged one is moved aside as ``.damaged``, noted in :attr:`damaged`, and counts as not committed.
+        A damaged one, or one that refers to an artifact that is not there or too short, is moved aside as ``.damaged``,
+        noted in :attr:`damaged`, and counts as not committed.
 
         Raises
         ------
@@ -84,7 +86,7 @@ class OutcomeStore:
         """Return the digest under which an outcome was committed, ``None`` if there is none or it is damaged."""
         with disk_errors("an outcome cannot be read", self.paths.outcome(key)):
             match = ENVELOPE.match(read_bytes(self.paths.outcome(key)) or b"")
-        if match is None or hashlib.sha256(match[2]).hexdigest().encode() != match[1]:
+        if match is None or hashlib.sha256(match[2]).hexdigest().encode() != match[1] or self._lacks(match[2]):
             return None
         return match[1].decode()
 
@@ -132,10 +134,11 @@ class OutcomeStore:
         """
         path = self.paths.outcome(key)
         number = 1
-        while (aside := path.with_name(f"{path.name}.superseded{'' if number == 1 else number}")).exists():
-            number += 1
         with disk_errors("an outcome could not be set aside", path), suppress(FileNotFoundError):
+            while (aside := path.with_name(f"{path.name}.superseded{'' if number == 1 else number}")).exists():
+                number += 1
             path.rename(aside)
+            sync_folder(path.parent)
 
     def _read(self, key: str, success_type: type[Success[OutputT]]) -> tuple[Success[OutputT], str] | None:
         path = self.paths.outcome(key)
@@ -152,6 +155,9 @@ class OutcomeStore:
         if match is None or digest.encode() != match[1]:
             self._set_aside(path, inode, "its digest does not match" if match else "it is no outcome file")
             return None
+        if lacks := self._lacks(match[2]):
+            self._set_aside(path, inode, lacks)
+            return None
         try:
             success = success_type.model_validate_json(match[2])
         except ValidationError as error:
@@ -166,9 +172,24 @@ class OutcomeStore:
             return None
         return success, digest
 
+    def _lacks(self, body: bytes) -> str:
+        """Return which artifact an output refers to that is not there as it was; empty if all are."""
+        if b'"media_type":' not in body:
+            return ""
+        for digest, size in ARTIFACT.findall(body):
+            path = self.paths.artifact(digest.decode())
+            with disk_errors("an artifact cannot be read", path):
+                found = _size(path)
+            if found is None:
+                return f"its artifact {path.name[:12]} is missing"
+            if found != int(size):
+                return f"its artifact {path.name[:12]} has {found} bytes, expected {int(size)}"
+        return ""
+
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         self.damaged.append(f"{path.name}: {why}; moved aside as .damaged, and counted as not committed")
-        set_aside(path, inode)
+        with disk_errors("a damaged outcome could not be moved aside", path):
+            set_aside(path, inode)
 
 
 class ArtifactStore:
@@ -249,6 +270,17 @@ class ArtifactStore:
         return False
 
 
+def _size(path: Path) -> int | None:
+    """Return a file's size, ``None`` if there is no such file."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_size
+    with suppress(FileNotFoundError):
+        # A network file system may remember that a name was not there; reading the folder makes it look again.
+        if path.name in os.listdir(path.parent):  # noqa: PTH208 - names are all that is wanted
+            return path.stat().st_size
+    return None
+
+
 def set_aside(path: Path, inode: int) -> None:
     """Rename a damaged file to ``.damaged``, unless somebody has put a good one there meanwhile."""
     number = 1
@@ -303,3 +335,21 @@ def _body(key: str, success: Success[Any]) -> bytes:
             "the output holds a value that cannot be stored: NaN, an infinity or a broken character",
             details={"key": key, "reason": str(error)},
         ) from error
+
+
+def _read_back(success: Success[OutputT], body: bytes) -> type[Success[OutputT]]:
+    """Return the type with which an outcome is read, after trying it: what cannot be read must not be committed."""
+    kind = type(success)
+    arguments = kind.__pydantic_generic_metadata__["args"]
+    success_type: Any = kind if arguments else Success[type(success.output)]  # type: ignore[misc]
+    try:
+        success_type.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise CalculationError(
+            FailureKind.ENGINE_ERROR,
+            f"the output cannot be read back from its JSON: {where}: {first['msg']}",
+            details={"key": success.key},
+        ) from error
+    return cast(type[Success[OutputT]], success_type)

@@ -2,14 +2,30 @@
 
 import errno
 import os
+import re
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from grafico.errors import RunError
+from grafico.runs.processes import machine_token, start_of
 
-__all__ = ["disk_errors", "link_new", "make_folder", "read_bytes", "sync_folder", "write_all", "write_atomic"]
+__all__ = [
+    "disk_errors",
+    "link_new",
+    "make_folder",
+    "read_bytes",
+    "sweep_drafts",
+    "sync_folder",
+    "write_all",
+    "write_atomic",
+]
+
+DRAFT = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}\.tmp")
+STALE_S = 86_400.0
+"""Seconds after which a draft is nobody's, wherever its writer was."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
@@ -90,7 +106,35 @@ def write_new(path: Path, data: bytes) -> None:
 def temporary(path: Path, tag: str = "") -> Path:
     """Return a name beside ``path`` that nobody else uses."""
     middle = f"{tag}." if tag else ""
-    return path.with_name(f".{path.name}.{middle}{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    return path.with_name(f".{path.name}.{middle}{machine_token()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+def sweep_drafts(folders: Iterable[Path]) -> int:
+    """Remove drafts whose writers were killed: of processes of this machine that are gone, and those older than a day.
+
+    Parameters
+    ----------
+    folders
+        Where to look, not below.
+
+    Returns
+    -------
+    int
+        How many were removed. What cannot be removed is left alone.
+    """
+    swept = 0
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                draft = DRAFT.fullmatch(entry.name)
+                if draft is None:
+                    continue
+                with suppress(OSError):
+                    dead = draft["machine"] == machine_token() and start_of(int(draft["pid"])) is None
+                    if dead or time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_S:
+                        Path(entry.path).unlink()
+                        swept += 1
+    return swept
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -4,6 +4,9 @@ A failed calculation is tried again; what its lane did after it, the joins that 
 them, up to the root, were done with the old outcome and no longer count. *After* means after in the journal: a fact that was
 journalled before the failure cannot depend on it. So sibling lanes stay, and so does what a walk did before. Committed
 outcomes stay reusable through their keys wherever they were.
+
+A failure that its node handled, going on from it, is a result like any other: only what ended its walk is tried again, or
+may still end it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,7 +43,9 @@ class ResumePlan:
     """Positions by kind of record."""
     retries: tuple[Retry, ...]
     kept_failures: int
-    """Failed calculations that stay as they are."""
+    """Failed calculations that stay as they are, although their walk ended with them."""
+    handled_failures: int
+    """Failed calculations that stay because their nodes went on from them."""
     ended: bool
     """Whether the root walk has ended, and stays so."""
     lanes: tuple[str, ...]
@@ -67,6 +72,8 @@ class ResumePlan:
             lines.append(f"{count} records in {len(self.lanes)} lanes are superseded; committed outcomes are reused")
         if self.kept_failures:
             lines.append(f"{self.kept_failures} failed calculations are kept as they are")
+        if self.handled_failures:
+            lines.append(f"{self.handled_failures} failed calculations stay: their nodes went on from them")
         if self.empty:
             lines.append(
                 "nothing to do again: the run has ended"
@@ -135,7 +142,7 @@ def make_plan(
         cone.from_node(from_node, within)
     elif not keep_failures:
         for fact in sorted(failures):
-            if inside(fact.lane, within):
+            if inside(fact.lane, within) and cone.ends_its_walk(fact):
                 cone.retry(fact, str(fact.data.get("name", "calculation")), reason(fact))
         cone.own_failures(within)
     if stale:
@@ -143,16 +150,23 @@ def make_plan(
             if fact.kind == "compute" and fact.data.get("status") == "success" and fact.data.get("key") in stale:
                 cone.retry(fact, str(fact.data.get("name", "calculation")), "engines have changed since")
     doomed = cone.doomed
+    lanes = {fact.lane for fact in doomed.values()}
+    again = {fact.data["key"] for fact in doomed.values() if fact.kind == "compute" and "key" in fact.data}
+    # What is asked for again begins at the foot of its ladder.
+    doomed |= {fact.order: fact for fact in state if fact.kind == "ladder" and fact.data["key"] in again}
     supersedes: dict[str, list[str]] = {}
     for _, fact in sorted(doomed.items()):
         supersedes.setdefault(fact.kind, []).append(fact.at)
     ends = [fact for fact in cone.lanes.get("", ()) if fact.kind == "end"]
+    kept = [fact for fact in failures if fact.order not in doomed]
+    handled = sum(not cone.ends_its_walk(fact) for fact in kept)
     return ResumePlan(
         supersedes=supersedes,
         retries=tuple(cone.retries),
-        kept_failures=sum(fact.order not in doomed for fact in failures),
+        kept_failures=len(kept) - handled,
+        handled_failures=handled,
         ended=any(fact.order not in doomed for fact in ends),
-        lanes=tuple(sorted({fact.lane for fact in doomed.values()})),
+        lanes=tuple(sorted(lanes)),
         tail=tail,
     )
 
@@ -162,6 +176,8 @@ class Cone:
 
     def __init__(self, state: Effective) -> None:
         self.lanes = state.by_lane()
+        self.handled = state.handled
+        self.stands: dict[str, tuple[int, Fact | None]] = {}
         self.below: dict[str, list[str]] = {}
         for path in self.lanes:
             above = parent_of(path)
@@ -189,6 +205,34 @@ class Cone:
             return
         self.retries.append(Retry(at=fact.at, lane=fact.lane, node=self.node_at(fact), what=what, why=why))
         self.cut(fact.lane, fact.order)
+
+    def ends_its_walk(self, fact: Fact) -> bool:
+        """Whether a failed calculation ended its walk, or may end it once the walk goes on."""
+        step, end = self.stand(fact.lane)
+        if Place.parse(fact.at).step < step:
+            return False
+        if end is not None:
+            return end.data.get("status") == "failure"
+        return fact.order not in self.handled and not self.left(fact.lane)
+
+    def stand(self, lane: str) -> tuple[int, Fact | None]:
+        """Return the last step of a walk, and its end if it has come to one."""
+        if lane not in self.stands:
+            facts = self.lanes.get(lane, ())
+            end = next((fact for fact in facts if fact.kind in ENDS), None)
+            self.stands[lane] = max((Place.parse(fact.at).step for fact in facts), default=-1), end
+        return self.stands[lane]
+
+    def left(self, lane: str) -> bool:
+        """Whether a lane without an end was left behind: a walk that it was opened for has gone on, or ended."""
+        above = parent_of(lane)
+        while above is not None:
+            opened = int(lane.rpartition("/")[2].partition(".")[0])
+            step, end = self.stand(above)
+            if end is not None or step > opened:
+                return True
+            lane, above = above, parent_of(above)
+        return False
 
     def from_node(self, node: str, within: str | None) -> None:
         """Do again everything from the first entering of a node on, in each lane that entered it."""

@@ -111,6 +111,31 @@ class Journal:
         """Return when everything that was appended cannot be lost any more."""
         await self._flush([])
 
+    def check_fence(self) -> None:
+        """Look whether a later controller has opened a segment.
+
+        Raises
+        ------
+        StaleController
+            It has: nothing that others see may be changed any more.
+        """
+        later = self.paths.segment(self.epoch + 1)
+        with disk_errors("the journal cannot be read", later):
+            fenced = _exists(later)
+        if fenced:
+            raise StaleController(
+                f"another controller has taken over the run {self.paths.name} (journal segment {self.epoch + 1}); "
+                "this one stops, and nothing it does from here on counts",
+                hint=f"`grafico watch {self.paths.name}` follows the other one",
+            )
+
+    @property
+    def tail(self) -> Tail:
+        """Where the journal ends on disk, as this controller has written it."""
+        path = self.paths.segment(self.epoch)
+        with disk_errors("the journal cannot be read", path):
+            return Tail(self.epoch, path.stat().st_size)
+
     @property
     def crowded(self) -> bool:
         """Whether so much waits to be written that the caller should :meth:`flush` first."""
@@ -207,15 +232,9 @@ class Journal:
         path = self.paths.segment(self.epoch)
         try:
             write_all(self._handle, data)  # O_DSYNC: durable when it returns
-            fenced = _exists(self.paths.segment(self.epoch + 1))
         except OSError as error:
             raise disk_error("the journal could not be written", path, error) from error
-        if fenced:
-            raise StaleController(
-                f"another controller has taken over the run {self.paths.name} (journal segment {self.epoch + 1}); "
-                "this one stops, and nothing it does from here on counts",
-                hint=f"`grafico watch {self.paths.name}` follows the other one",
-            )
+        self.check_fence()
         self._number = number + len(bodies)
 
 

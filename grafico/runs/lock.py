@@ -7,6 +7,7 @@ apart; what makes a replaced controller harmless is the fence in the journal.
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from grafico.errors import RunLocked
@@ -112,13 +113,18 @@ class RunLock:
     def release(self) -> None:
         """Give the lock back, unless somebody has taken it over."""
         if self.held and read_holder(self.paths) == self.holder:
-            self.paths.controller.unlink(missing_ok=True)
+            # One that stays behind is passed over: its process has ended.
+            with suppress(OSError):
+                self.paths.controller.unlink(missing_ok=True)
         self.held = False
 
 
 def read_holder(paths: RunPaths) -> Holder | None:
     """Return who holds a run, ``None`` if nobody does or the file cannot be read."""
-    data = read_bytes(paths.controller)
+    try:
+        data = read_bytes(paths.controller)
+    except OSError:
+        return None
     if data is None:
         return None
     try:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -117,6 +118,16 @@ class RunPaths:
             for folder in (self.journal, self.artifacts, self.outcomes, self.lanes, self.starts, self.results):
                 make_folder(folder)
 
+    def writable(self) -> Iterator[Path]:
+        """Yield every folder in which files are published: where a kill may have left drafts."""
+        yield self.root
+        yield self.results
+        for folder in (self.artifacts, self.outcomes):
+            with suppress(OSError):
+                yield from (path for path in folder.iterdir() if path.is_dir())
+        with suppress(OSError):
+            yield from (path for path in self.results.rglob("*") if path.is_dir() and not path.is_symlink())
+
     def segment(self, epoch: int) -> Path:
         """Return the journal segment of a controller's epoch (from 1)."""
         return self.journal / f"{epoch:06d}.jsonl"
@@ -125,7 +136,8 @@ class RunPaths:
         """Return the epochs whose segments exist, in order."""
         if not self.journal.is_dir():
             return []
-        return sorted(int(m[1]) for path in self.journal.iterdir() if (m := SEGMENT.fullmatch(path.name)))
+        with disk_errors("the journal cannot be read", self.journal):
+            return sorted(int(m[1]) for path in self.journal.iterdir() if (m := SEGMENT.fullmatch(path.name)))
 
     def outcome(self, key: str) -> Path:
         """Return where the outcome of a content key is committed."""

@@ -2,11 +2,12 @@
 
 import os
 import socket
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ProcessId", "this_process"]
+__all__ = ["ProcessId", "machine_token", "start_of", "this_process"]
 
 PROC = Path("/proc")
 
@@ -66,6 +67,12 @@ def machine() -> tuple[str, str]:
 
         return f"{psutil.boot_time():.0f}", "0"
     return boot, namespace
+
+
+@lru_cache(maxsize=1)
+def machine_token() -> str:
+    """Return eight digits that stand for this boot of this host and this process namespace, in names of files."""
+    return f"{zlib.crc32('.'.join((host_name(), *machine())).encode()):08x}"
 
 
 def start_of(pid: int) -> str | None:

@@ -17,7 +17,7 @@ from grafico import __version__
 from grafico.calculations import ArtifactRef, Json, Success
 from grafico.errors import RunError, StaleController
 from grafico.runs.commit import ArtifactStore, OutcomeStore
-from grafico.runs.files import disk_errors, make_folder, write_atomic
+from grafico.runs.files import disk_errors, make_folder, sweep_drafts, write_atomic
 from grafico.runs.invalidate import ResumePlan, make_plan
 from grafico.runs.journal import Journal
 from grafico.runs.lock import RunLock
@@ -83,14 +83,13 @@ class RunRecorder:
             self._journal = Journal(self.run.paths, who)
             before = self._journal.open()
             self._state = Effective(before.entries)
-            self._tails = (
-                before.tail,
-                Tail(self._journal.epoch, self.run.paths.segment(self._journal.epoch).stat().st_size),
-            )
+            self._tails = (before.tail, self._journal.tail)
             self.problems += before.problems
             if passed_over:
                 self.problems.insert(0, f"took over the run: {passed_over}")
                 self._journal.append(_note("taken_over", "@0.0", {"reason": passed_over}))
+            if before.entries:
+                await asyncio.to_thread(sweep_drafts, self.run.paths.writable())
             manifest = self.run.manifest
             self.run.update(
                 status=RunStatus.RUNNING,
@@ -137,6 +136,14 @@ class RunRecorder:
         fact = self._state.get(str(position), kind)
         return None if fact is None else self._make_record(kind, position, fact.data)
 
+    def last(self, lane: str, step: int) -> int:
+        """Return the highest ordinal at which an earlier controller has a record in a step, -1 if it has none."""
+        return self._state.last(lane, step)
+
+    def climbed(self, key: str) -> Mapping[str, Json] | None:
+        """Return how far an earlier controller climbed the recovery ladder of a key before it was killed."""
+        return self._state.climbed(key)
+
     async def record(self, record: RecordLike, *, durable: bool = True) -> None:
         """Remember; with ``durable``, return only after it cannot be lost.
 
@@ -166,8 +173,20 @@ class RunRecorder:
         await self._journal.flush()
 
     def committed(self, key: str, output_type: type[Any]) -> Success[Any] | None:
-        """Return the committed outcome of a content key, wherever in the run it came from."""
-        return self.outcomes.read(key, output_type)
+        """Return the committed outcome of a content key, wherever in the run it came from.
+
+        One that is damaged, or refers to an artifact that is not there any more, is moved aside, and the journal says so.
+        """
+        known = len(self.outcomes.damaged)
+        found = self.outcomes.read(key, output_type)
+        for damage in self.outcomes.damaged[known:]:
+            self._journal.append(_note("damaged", "@0.0", {"key": key, "reason": damage}))
+        return found
+
+    async def retire(self, key: str, why: str) -> None:
+        """Set a committed outcome aside, so that it is computed anew; journalled first. Before the walk begins."""
+        await self._journal.commit(_note("retired", "@0.0", {"key": key, "reason": why}))
+        await asyncio.to_thread(self.outcomes.retire, key)
 
     async def publish(self, name: str, content: bytes | ArtifactRef) -> None:
         """Put a file under ``results/``, whole or not at all.
@@ -176,6 +195,8 @@ class RunRecorder:
         ------
         RunError
             The name would leave ``results/``; or the file cannot be written; or the artifact is damaged.
+        StaleController
+            Another controller has taken over.
         """
         path = self.run.paths.result(name)
         if await asyncio.to_thread(self._publish, path, content):
@@ -221,11 +242,13 @@ class RunRecorder:
 
     def _sum_up(self) -> None:
         view = RunWatcher(self.run.paths.root).view(None)
+        versions = view.versions
+        self._journal.check_fence()
         self.run.update(
             status=view.status,
             finished=utc_now() if view.ended else None,
             counts=view.counts.flat(),
-            versions=view.versions,
+            versions=versions,
         )
 
     def _publish(self, path: Path, content: bytes | ArtifactRef) -> bool:
@@ -239,6 +262,7 @@ class RunRecorder:
                 raise RunError(f"cannot publish {path.name!r}: {path.parent} leads out of {results}")
             if path.is_file() and not path.is_symlink() and path.read_bytes() == data:
                 return False
+            self._journal.check_fence()
             write_atomic(path, data)
         return True
 

@@ -52,6 +52,11 @@ class Effective:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.facts: dict[str, dict[str, Fact]] = {}
         self.order = 0
+        self.handled: set[int] = set()
+        """Order of each failed calculation from which its node went on: it called something in the knowledge of it."""
+        self._failed: dict[str, list[tuple[int, int]]] = {}
+        self._last: dict[str, int] | None = None
+        self._climbs: dict[str, Mapping[str, Json]] | None = None
         self.apply(entries)
 
     def __len__(self) -> int:
@@ -76,9 +81,24 @@ class Effective:
                     self.facts[at] = {kind: fact}
                 else:
                     kinds[kind] = fact
+                if self._failed:
+                    self._go_on(at)
+                if kind == "compute" and fact.data.get("status") == "failure" and "calls" in fact.data:
+                    self._failed.setdefault(at.rpartition(".")[0], []).append((order, fact.data["calls"]))
+            elif body.get("note") == "start":
+                if self._failed:
+                    self._go_on(body["at"])
             elif "invalidate" in body:
                 self.supersede(body["invalidate"]["supersedes"])
         self.order = order
+        self._last = self._climbs = None
+
+    def _go_on(self, at: str) -> None:
+        """Take note of a call that was made after failures of its step were known."""
+        step, _, ordinal = at.rpartition(".")
+        for order, calls in self._failed.get(step, ()):
+            if int(ordinal) >= calls:
+                self.handled.add(order)
 
     def supersede(self, positions: Mapping[str, Iterable[str]]) -> None:
         """Forget the records of each kind at the positions given."""
@@ -87,11 +107,31 @@ class Effective:
                 kinds = self.facts.get(at)
                 if kinds is not None and kinds.pop(kind, None) is not None and not kinds:
                     del self.facts[at]
+        self._last = self._climbs = None
 
     def get(self, at: str, kind: str) -> Fact | None:
         """Return the record of a kind at a position; in constant time."""
         kinds = self.facts.get(at)
         return None if kinds is None else kinds.get(kind)
+
+    def last(self, lane: str, step: int) -> int:
+        """Return the highest ordinal at which a step of a lane has a record, -1 if it has none."""
+        if self._last is None:
+            self._last = {}
+            for at in self.facts:
+                walked, _, ordinal = at.rpartition(".")
+                self._last[walked] = max(int(ordinal), self._last.get(walked, -1))
+        return self._last.get(f"{lane}@{step}", -1)
+
+    def climbed(self, key: str) -> Mapping[str, Json] | None:
+        """Return the latest ``ladder`` of a content key that was not answered where it stands."""
+        if self._climbs is None:
+            self._climbs = {}
+            for fact in sorted(fact for fact in self if fact.kind == "ladder"):
+                answer = self.get(fact.at, "compute")
+                if answer is None or answer.order < fact.order:
+                    self._climbs[fact.data["key"]] = fact.data
+        return self._climbs.get(key)
 
     def by_lane(self) -> dict[str, list[Fact]]:
         """Return the records of each lane, in order."""

@@ -241,5 +241,7 @@ def trouble(segment: Segment, later: int | None) -> Iterator[str]:
 
 def superseded(paths: RunPaths, epoch: int, wanted: int) -> list[str]:
     """Report a segment that a later one passed over."""
-    size = paths.segment(epoch).stat().st_size
+    path = paths.segment(epoch)
+    with disk_errors("the journal cannot be read", path):
+        size = path.stat().st_size
     return [f"segment {epoch}: {size} bytes that a later controller passed over, continuing segment {wanted}: ignored"]

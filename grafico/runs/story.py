@@ -58,7 +58,8 @@ def short(value: Any, most: int = 200) -> str:
 def enter(data: Data) -> str:
     """Tell of a node that was entered."""
     given = listing(data.get("parameters") or {})
-    return f"entered {data.get('node')}" + (f" ({given})" if given else "")
+    text = f"entered {data.get('node')}" + (f" ({given})" if given else "")
+    return f"{text}; its code has changed since" if data.get("changed") else text
 
 
 def route(data: Data) -> str:
@@ -100,7 +101,8 @@ def failure(data: Data) -> str:
 
 def start(data: Data) -> str:
     """Tell of an attempt that was handed to the cluster."""
-    return f"{data.get('label') or data.get('name')}: attempt {data.get('attempt', 1)} handed to the cluster"
+    text = f"{data.get('label') or data.get('name')}: attempt {data.get('attempt', 1)} handed to the cluster"
+    return f"{text}, going on with the attempts of an earlier controller" if data.get("went_on") else text
 
 
 def attempt(data: Data) -> str:
@@ -155,9 +157,18 @@ def invalidate(data: Data) -> str:
     return f"resumed: {count} records no longer count, to do again {shown}"
 
 
+def changed(data: Data) -> str:
+    """Tell of a node whose code has changed."""
+    node = data.get("node")
+    return f"node {node} has changed since: its journalled decisions are kept; `--from {node}` walks it again"
+
+
 TELLERS: Mapping[str, Callable[[Data], str]] = {
+    "again": lambda data: f"{data.get('label') or data.get('name')} is computed again: {data.get('reason')}",
     "attempt": attempt,
+    "changed": changed,
     "compute": compute,
+    "damaged": lambda data: f"a committed outcome is damaged: {data.get('reason')}",
     "delivery": lambda data: f"was given the outcome of lane {data.get('key')}",
     "end": ended("the run"),
     "enter": enter,
@@ -165,6 +176,7 @@ TELLERS: Mapping[str, Callable[[Data], str]] = {
     "lane_end": ended("the lane"),
     "lanes": lanes,
     "published": lambda data: f"published {data.get('name')}",
+    "retired": lambda data: f"the outcome {str(data.get('key'))[:12]} was set aside: {data.get('reason')}",
     "route": route,
     "segment": segment,
     "start": start,

@@ -10,6 +10,7 @@ from grafico.calculations import Json
 from grafico.errors import JournalDamaged
 from grafico.runs.chronicle import Chronicle
 from grafico.runs.commit import OutcomeStore
+from grafico.runs.files import disk_errors
 from grafico.runs.invalidate import match_lane
 from grafico.runs.lock import Holder, read_holder
 from grafico.runs.paths import RunPaths
@@ -167,7 +168,7 @@ class RunWatcher:
 
     def _follow(self) -> None:
         path = self.paths.segment(self._tail.epoch)
-        with path.open("rb") as file:
+        with disk_errors("the journal cannot be read", path), path.open("rb") as file:
             file.seek(self._tail.size)
             data = file.read()
         entries, size = parse(data, self._tail.epoch, first=self._number, path=str(path))

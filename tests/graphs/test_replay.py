@@ -10,9 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
-from walking import MortalRecorder, NoRouter, Number, ScriptedRouter, path_of, refuse_negative, routes_of, square, walk
+from walking import (
+    FlakyCompute,
+    MortalRecorder,
+    NoRouter,
+    Number,
+    ScriptedRouter,
+    Square,
+    path_of,
+    refuse_negative,
+    routes_of,
+    square,
+    walk,
+)
 
-from grafico.calculations import CalculationTask, Failure, Outcome
+from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, Success
 from grafico.control import RuleRouter
 from grafico.errors import ReplayMismatch, StaleController
 from grafico.graphs import (
@@ -24,6 +36,7 @@ from grafico.graphs import (
     InlineCompute,
     MemoryRecorder,
     Node,
+    OutcomeLost,
     Position,
     need_at_least,
     run_graph,
@@ -420,11 +433,51 @@ def test_another_way_of_ending_is_a_mismatch() -> None:
         walk(remade("broken", [Prepare4, Refine2, Broken]), Lane(x=5.0), recorder=recorded())
 
 
-def test_an_outcome_that_is_gone_is_reported() -> None:
+def test_an_outcome_that_is_gone_is_computed_again_and_told() -> None:
+    recorder = recorded()
+    gone = square.key(Number(x=6.0))
+    whole = dict(recorder.outcomes)
+    del recorder.outcomes[gone]
+    records, seen = list(recorder.records), []
+    compute = InlineCompute(recorder)
+    assert walk(LANES, Lane(x=5.0), recorder=recorder, compute=compute, events=seen.append).ok
+    assert [task.key for task in compute.tasks] == [gone]
+    assert recorder.outcomes.keys() == whole.keys()
+    assert recorder.records == records
+    (note,) = [note for note in recorder.notes if note.kind == "again"]
+    assert note.position == Position("", 0, 1)
+    assert "is missing or damaged" in note.data["reason"]
+    (lost,) = [event for event in seen if isinstance(event, OutcomeLost)]
+    assert "square (lane root) is computed again: its committed outcome" in str(lost)
+
+
+def test_an_outcome_that_is_gone_and_cannot_be_had_again_is_a_mismatch() -> None:
     recorder = recorded()
     recorder.outcomes.clear()
-    with pytest.raises(ReplayMismatch, match="is gone from the run"):
-        walk(LANES, Lane(x=5.0), recorder=recorder)
+    compute = FlakyCompute(InlineCompute(recorder), FailureKind.NOT_CONVERGED)
+    with pytest.raises(ReplayMismatch, match=r"says that square succeeded .* it fails now: not_converged: flaky"):
+        walk(LANES, Lane(x=5.0), recorder=recorder, compute=compute)
+
+
+def test_an_outcome_that_comes_out_otherwise_the_second_time_shows_in_the_keys_that_depend_on_it() -> None:
+    class Chain(Node[Lane, float]):
+        async def run(self, ctx: Context[Lane]) -> End[float]:
+            first = await ctx.compute(square, Number(x=ctx.state.x))
+            assert first.ok
+            second = await ctx.compute(square, Number(x=first.output.y))
+            assert second.ok
+            return End(second.output.y)
+
+    class Other(InlineCompute):
+        async def run(self, task: CalculationTask) -> Outcome[Any]:
+            return self.store.commit(task.key, Success(output=Square(y=9.0000001), key=task.key))
+
+    graph = Graph(id="g", version="1", state_type=Lane, nodes=[Chain], start=Chain)
+    recorder = MemoryRecorder()
+    assert walk(graph, Lane(x=3.0), recorder=recorder).ok
+    del recorder.outcomes[square.key(Number(x=3.0))]
+    with pytest.raises(ReplayMismatch, match=r"node Chain .step 0, call 1.*a calculation with key"):
+        walk(graph, Lane(x=3.0), recorder=recorder, compute=Other(recorder))
 
 
 def test_another_value_in_the_same_place_is_a_mismatch() -> None:
