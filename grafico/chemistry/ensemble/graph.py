@@ -1,5 +1,6 @@
 """The ensemble graph: which steps may follow which, what is refused beforehand, and what is foreseen."""
 
+import shutil
 from collections.abc import Sequence
 
 from grafico.atoms import ConceptualAtoms
@@ -144,7 +145,7 @@ def foresee(request: EnsembleRequest) -> Sequence[Foreseen]:
     atoms = resolve_molecule(request.molecule)
     search, count = request.search, expected_conformers(request)
     found: list[Foreseen] = []
-    if search.engine == "crest":
+    if _uses_crest(request):
         value = CrestInput(atoms=atoms, threads=search.threads, walltime_h=search.walltime_h)
         found.append(Foreseen(crest_search, crest_search.resources(value), label="conformer search"))
     else:
@@ -164,13 +165,18 @@ def foresee(request: EnsembleRequest) -> Sequence[Foreseen]:
     return found
 
 
+def _uses_crest(request: EnsembleRequest) -> bool:
+    engine = request.search.engine
+    return engine == "crest" or (engine == "auto" and shutil.which("crest") is not None)
+
+
 def _foresee_shell(request: EnsembleRequest, environment: Environment, atoms: ConceptualAtoms, count: int) -> Foreseen:
     shell = environment.shell
     assert shell is not None
     solvent = resolve_molecule(shell.solvent)
     label = f"{environment.name} · solvent shells"
     times = count * shell.samples
-    if shell.engine == "qcg":
+    if shell.engine == "qcg" or (shell.engine == "auto" and _uses_crest(request)):
         grown = QCGInput(solute=atoms, solvent=solvent, molecules=shell.molecules, threads=request.search.threads)
         return Foreseen(qcg_cluster, qcg_cluster.resources(grown), count=times, label=label)
     packed = ShellInput(solute=atoms, solvent=solvent, molecules=shell.molecules, picoseconds=shell.picoseconds)
