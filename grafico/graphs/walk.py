@@ -144,10 +144,14 @@ class Walk:
         """Notice calls that the journal has behind the last one of a node that is left."""
         if self.live:
             return
+        used = ctx.position.ordinal
         last = self.scope.recorder.last(self.lane, self.step)
-        if last >= ctx.position.ordinal + ending:
-            position = ctx.position._replace(ordinal=last)
-            raise mismatch(position, self.node_id, self._there(position, "") or "a further call", "nothing more")
+        if last < used + ending:
+            return
+        for ordinal in range(used, last + 1):
+            position = ctx.position._replace(ordinal=ordinal)
+            if there := self._there(position, ""):
+                raise mismatch(position, self.node_id, there, "nothing more")
 
     def _there(self, position: Position, kind: str) -> str:
         """Return in words what the journal has at a position where another kind is asked for; empty if nothing."""
