@@ -1,5 +1,6 @@
 """Optimized geometries, frequencies, infrared intensities and thermochemistry."""
 
+import json
 import math
 
 import numpy
@@ -7,7 +8,7 @@ import pytest
 import yaml
 from qc_support import DATA, structure_of
 
-from grafico.atoms import ConceptualAtoms
+from grafico.atoms import ConceptualAtoms, read_xyz
 from grafico.calculations import CalculationError, FailureKind
 from grafico.chemistry import hessian
 from grafico.chemistry.calculations.displacement import DisplacementInput, displacement
@@ -57,6 +58,35 @@ def test_optimized_water_agrees_with_the_references(name, water, work):
         assert energies == pytest.approx(excited["energies"], abs=5e-3)
         strengths = [state.oscillator_strength for state in states.excitations[:5]]
         assert strengths == pytest.approx(excited["oscillator"], abs=2e-3)
+
+
+# Close to the minimum, so that the test spends its time on the frequencies.
+ETHANOL = """9
+
+C -0.842 -0.322 -0.181
+C  0.363  0.548  0.156
+O  1.460 -0.192  0.650
+H -1.698  0.290 -0.511
+H -0.607 -1.028 -0.996
+H -1.153 -0.911  0.697
+H  0.647  1.157 -0.728
+H  0.098  1.263  0.953
+H  1.736 -0.812 -0.038
+"""
+
+
+@pytest.mark.slow
+def test_ethanol_agrees_with_the_reference(work):
+    reference = json.loads((DATA / "single-points.json").read_text())["frequencies"]["ethanol"]
+    level = Level(density_fit=True)
+    relaxed = optimization.function(OptimizationInput(atoms=read_xyz(ETHANOL), level=level), work())
+    assert relaxed.electronic.energy == pytest.approx(reference["energy"], abs=1e-5)
+    value = FrequenciesInput(atoms=relaxed.atoms, level=level, gradient=False)
+    found = frequencies.function(value, work(hints={"density": relaxed.electronic.wavefunction}))
+    assert len(found.wavenumbers) == 21
+    assert found.wavenumbers[0] == pytest.approx(reference["lowest"], abs=reference["tolerance"])
+    assert found.wavenumbers[-1] == pytest.approx(reference["OH_stretch"], abs=reference["tolerance"])
+    assert found.imaginary == ()
 
 
 @pytest.mark.parametrize("name", ["water", "methyl_radical"])
