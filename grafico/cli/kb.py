@@ -40,6 +40,8 @@ def query(
 
     The prefixes chem, grafico, prov, rdfs, qudt, unit and some more need no declaration:
     grafico kb query 'SELECT ?name ?inchikey { ?m a chem:Molecule ; rdfs:label ?name ; chem:inchikey ?inchikey }'
+
+    What several runs say counts once; GRAPH ?run { … } tells which run says it, and FROM <run> reads that run alone.
     """
     knowledge = _knowledge(store)
     result = knowledge.query(_text(text, file), bind=_bindings(bind or []), limit=limit, timeout_s=timeout)
@@ -100,8 +102,13 @@ def schema(
     store: Store = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the classes and properties that the knowledge base uses, with units."""
-    classes = _schema(_knowledge(store), name)
+    """List the classes and properties that the knowledge base uses, with units; while it is empty, those it may use."""
+    classes = _schema(_knowledge(store))
+    if not classes:
+        say("grafico: the knowledge base is empty; this is what it may hold")
+        classes = _possible_schema()
+    if name is not None:
+        classes = [found for found in classes if _is_called(found, name)]
     if as_json:
         print_json({"classes": classes})
         return
@@ -111,7 +118,7 @@ def schema(
         rows = [[p["name"], p["range"], p["unit"], p["description"]] for p in found["properties"]]
         show_table(console, title, ["property", "values", "unit", "description"], rows)
     if not classes:
-        console.print("The knowledge base is empty." if name is None else f"There is no class {name!r} in it.")
+        console.print(f"There is no class {name!r} in it.")
 
 
 @app.command()
@@ -139,13 +146,9 @@ def check(
     as_json: JsonFlag = False,
 ) -> None:
     """Check that everything in the knowledge base is as its class says (SHACL)."""
-    import importlib
-
     from grafico.knowledge import shorten, validate
 
-    # The classes are those of the modules that are loaded.
-    for module in ("grafico.knowledge.provenance", "grafico.chemistry.entities"):
-        importlib.import_module(module)
+    _load_classes()
     found = validate(_knowledge(store))
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -158,6 +161,14 @@ def check(
         for iri in found.unknown:
             console.print(f"not checked, because its class is not known here: {shorten(iri)}")
     raise typer.Exit(SOME_FAILED if found.violations else DONE)
+
+
+def _load_classes() -> None:
+    import importlib
+
+    # Entity classes are those of the modules that are loaded.
+    for module in ("grafico.knowledge.provenance", "grafico.chemistry.entities"):
+        importlib.import_module(module)
 
 
 def _knowledge(store: Path | None) -> "KnowledgeBase":
@@ -241,8 +252,29 @@ SELECT DISTINCT ?property ?class ?name ?comment ?range ?unit WHERE {
 } ORDER BY ?class ?name"""
 
 
-def _schema(knowledge: "KnowledgeBase", name: str | None) -> list[dict[str, Any]]:
-    from grafico.knowledge import Unit, expand, shorten
+def _possible_schema() -> list[dict[str, Any]]:
+    import tempfile
+
+    from grafico.knowledge import KnowledgeBase, n_quads, schema_of
+    from grafico.knowledge.vocabulary import SCHEMA
+
+    _load_classes()
+    with tempfile.TemporaryDirectory(prefix="grafico-schema-") as folder:
+        quads = Path(folder) / "schema.nq"
+        quads.write_text(n_quads(schema_of(), f"{SCHEMA}models"), encoding="utf-8")
+        knowledge = KnowledgeBase(Path(folder) / "kb")
+        knowledge.load_run(quads)
+        return _schema(knowledge)
+
+
+def _is_called(found: dict[str, Any], name: str) -> bool:
+    from grafico.knowledge import expand
+
+    return expand(name) == found["iri"] or name.lower() in (found["label"].lower(), found["name"].lower())
+
+
+def _schema(knowledge: "KnowledgeBase") -> list[dict[str, Any]]:
+    from grafico.knowledge import Unit, shorten
 
     classes = knowledge.query(_CLASSES, limit=10_000).values()
     above: dict[str, set[str]] = {}
@@ -252,8 +284,6 @@ def _schema(knowledge: "KnowledgeBase", name: str | None) -> list[dict[str, Any]
     found = []
     for row in classes:
         iri = row["class"]
-        if name is not None and name.lower() != row["name"].lower() and expand(name) != iri:
-            continue
         lineage = {iri, *above.get(iri, ())}
         own = {
             p["property"]: {
@@ -270,6 +300,7 @@ def _schema(knowledge: "KnowledgeBase", name: str | None) -> list[dict[str, Any]
             {
                 "iri": iri,
                 "name": shorten(iri),
+                "label": row["name"],
                 "description": row["comment"],
                 "subclass_of": sorted(above.get(iri, ())),
                 "properties": sorted(own.values(), key=lambda p: p["name"]),

@@ -47,6 +47,7 @@ class Fetcher:
         import pyoxigraph
 
         self._rdf = pyoxigraph
+        self._merge = pyoxigraph.DefaultGraph()
         self._store = store
         self._identity = identity
         self._lazy = lazy
@@ -134,7 +135,10 @@ class Fetcher:
     def _pairs(self, iri: str) -> dict[str, list[Any]]:
         by_graph: dict[str, dict[str, list[Any]]] = {}
         for quad in self._store.quads_for_pattern(self._rdf.NamedNode(iri), None, None, self._graph):
-            pairs = by_graph.setdefault(quad.graph_name.value, {})
+            graph = quad.graph_name
+            if graph == self._merge:
+                continue
+            pairs = by_graph.setdefault(graph.value, {})
             pairs.setdefault(quad.predicate.value, []).append(quad.object)
         described = [graph for graph, pairs in by_graph.items() if RDF + "type" in pairs or RDF + "first" in pairs]
         if not described:

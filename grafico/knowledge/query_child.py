@@ -15,7 +15,7 @@ from typing import Any
 
 from grafico.errors import GraficoError, KnowledgeError, QueryError
 from grafico.knowledge.lock import locked
-from grafico.knowledge.readonly import Checked, check_query, with_values
+from grafico.knowledge.readonly import check_query, with_values
 from grafico.knowledge.vocabulary import PREFIXES, check_iri
 
 __all__ = ["answer", "main"]
@@ -29,14 +29,14 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     # Processor time, so that a busy machine does not refuse what an idle one answers.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, PARSE_SECONDS)
-    checked = check_query(request["query"])
+    form = check_query(request["query"])
     signal.setitimer(signal.ITIMER_PROF, 0)
     folder = Path(request["store"])
     with locked(folder, write=False, wait_s=request["wait_s"]) as turnstile:
         _limit(request["timeout_s"])
         store = _open(folder)
         turnstile.open()
-        return _run(store, checked, request)
+        return _run(store, form, request)
 
 
 def _open(folder: Path) -> Any:
@@ -53,10 +53,9 @@ def _open(folder: Path) -> Any:
         raise damaged(folder, error) from error
 
 
-def _run(store: Any, checked: Checked, request: dict[str, Any]) -> dict[str, Any]:
+def _run(store: Any, form: str, request: dict[str, Any]) -> dict[str, Any]:
     import pyoxigraph
 
-    form = checked.form
     started = time.perf_counter()
     terms = {name: _value(term) for name, term in request["bind"].items()}
     text = request["query"]
@@ -69,7 +68,6 @@ def _run(store: Any, checked: Checked, request: dict[str, Any]) -> dict[str, Any
         result = store.query(
             text,
             prefixes=PREFIXES,
-            use_default_graph_as_union=not checked.chooses_graphs,
             substitutions={pyoxigraph.Variable(name): term for name, term in terms.items()},
         )
         if form == "ask":

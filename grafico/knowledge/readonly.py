@@ -7,12 +7,12 @@ as well, by the token rules of the SPARQL grammar.
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from grafico.errors import QueryError
 from grafico.knowledge.vocabulary import BASE
 
-__all__ = ["MAX_QUERY_CHARACTERS", "Checked", "check_query", "with_values"]
+__all__ = ["MAX_QUERY_CHARACTERS", "check_query", "with_values"]
 
 MAX_QUERY_CHARACTERS = 50_000
 MAX_NESTING = 60
@@ -38,17 +38,8 @@ _ONLY_READ = "ask with SELECT, ASK, CONSTRUCT or DESCRIBE over what the knowledg
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 
 
-class Checked(NamedTuple):
-    """What a query that passed is like."""
-
-    form: str
-    """``select``, ``ask``, ``construct`` or ``describe``."""
-    chooses_graphs: bool
-    """Whether it says FROM; otherwise all graphs are read together."""
-
-
-def check_query(text: str) -> Checked:
-    """Return the form of a query that only reads.
+def check_query(text: str) -> str:
+    """Return the form of a query that only reads: ``select``, ``ask``, ``construct`` or ``describe``.
 
     Raises
     ------
@@ -68,7 +59,7 @@ def check_query(text: str) -> Checked:
     form = _FORMS.get(getattr(tree[1], "name", ""))
     if form is None:
         raise QueryError("only SELECT, ASK, CONSTRUCT and DESCRIBE are answered")
-    return Checked(form, any(node.name == "DatasetClause" for node in _nodes(tree)))
+    return form
 
 
 def with_values(text: str, values: str) -> str:

@@ -1,7 +1,8 @@
 """The embedded store: an index on a local disk of what the run folders hold.
 
-``<folder>/current`` names the Oxigraph database in use, ``<folder>/runs.jsonl`` the run folders that were loaded.
-The database is opened under a short lock, used and closed; nothing keeps it open.
+``<folder>/current`` names the Oxigraph database in use, ``<folder>/merged`` the one whose default graph is known to be
+the merge of its named graphs, ``<folder>/runs.jsonl`` the run folders that were loaded. The database is opened under a
+short lock, used and closed; nothing keeps it open.
 """
 
 import contextlib
@@ -23,16 +24,13 @@ from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import Fetcher
 from grafico.knowledge.location import damaged, database, default_folder, prepare
 from grafico.knowledge.lock import DEFAULT_WAIT_S, locked
+from grafico.knowledge.merge import load, merge_anew, named_quads, read_source
 from grafico.knowledge.query import QueryResult, run_query
-from grafico.knowledge.vocabulary import SCHEMA
 
 __all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt"]
 
 QUADS_FILE = "knowledge.nq"
 """What a run knows, in its folder."""
-
-BULK = 2000
-"""Triples of a new graph from which on they are loaded in bulk."""
 
 ResultT = TypeVar("ResultT")
 
@@ -71,21 +69,22 @@ class KnowledgeBase:
     def load_run(self, quads: Path) -> Loaded:
         """Load a run's N-Quads; what the store held of that run and the file does not is removed.
 
-        Loading the same file again changes nothing. Each of its graphs is replaced in one transaction.
+        Loading the same file again changes nothing. It is loaded whole or not at all, but for a first load of much:
+        should a kill leave that half done, the next use of the store mends it.
 
         Raises
         ------
         KnowledgeError
             The file is missing or damaged, or the store is locked or damaged.
         """
-        graphs = _parse(quads)
+        source = read_source(quads)
 
-        def load(store: Any) -> list[tuple[int, int]]:
+        def use(store: Any) -> tuple[int, int]:
             self._remember(quads.parent)
-            return [_replace(store, graph, wanted) for graph, wanted in graphs.items()]
+            return load(store, source, in_bulk=self._unmerged)
 
-        counts = self._writing(load)
-        return Loaded(added=sum(c[0] for c in counts), removed=sum(c[1] for c in counts))
+        added, removed = self._writing(use)
+        return Loaded(added=added, removed=removed)
 
     def query(
         self,
@@ -98,6 +97,10 @@ class KnowledgeBase:
     ) -> QueryResult:
         """Answer a read-only SPARQL query over all runs; see :func:`~grafico.knowledge.query.run_query`."""
         prepare(self.folder)
+        path = database(self.folder)
+        if path is not None and not self._is_merged(path):
+            # A load in bulk was killed, or is under way: then this waits for its end.
+            self._writing(lambda _: None)
         return run_query(
             self.folder, query, bind=bind, timeout_s=timeout_s, limit=limit, memory_mib=memory_mib, wait_s=self.wait_s
         )
@@ -137,24 +140,23 @@ class KnowledgeBase:
             fresh = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
             loaded: list[str] = []
             problems: list[str] = []
+            triples = 0
             store = _open(self.folder, fresh)
             for folder in known:
                 try:
-                    for graph, wanted in _parse(Path(folder) / QUADS_FILE).items():
-                        _replace(store, graph, wanted)
+                    triples += load(store, read_source(Path(folder) / QUADS_FILE))[0]
                     loaded.append(folder)
                 except KnowledgeError as error:
                     problems.append(error.message)
             store.flush()
-            triples = len(store)
             del store
             self._switch(fresh)
             _write(self.folder / "runs.jsonl", "".join(json.dumps({"folder": folder}) + "\n" for folder in known))
         return Rebuilt(runs=tuple(loaded), triples=triples, problems=tuple(problems))
 
     def dump(self) -> str:
-        """Return all quads as sorted N-Quads, for comparison and exchange."""
-        return self._reading(lambda store: "".join(sorted(f"{quad} .\n" for quad in store)))
+        """Return what the runs' graphs hold as sorted N-Quads, for comparison and exchange."""
+        return self._reading(lambda store: "".join(sorted(f"{quad} .\n" for quad in named_quads(store))))
 
     def _fetcher(self, store: Any, identity: Any, run: str | None) -> Fetcher:
         def lazy(entity: Entity) -> None:
@@ -183,8 +185,13 @@ class KnowledgeBase:
                 if path is None:
                     path = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
                     result = _used(self.folder, path, use)
+                    self._mark_merged(path)
                     _write(self.folder / "current", path.name + "\n")
+                elif self._is_merged(path):
+                    result = _used(self.folder, path, use)
                 else:
+                    _used(self.folder, path, merge_anew)
+                    self._mark_merged(path)
                     result = _used(self.folder, path, use)
             except BaseException as error:
                 # The database closes when its last reference goes, which must be before the lock does.
@@ -193,7 +200,28 @@ class KnowledgeBase:
             _tidy(path)
             return result
 
+    def _is_merged(self, path: Path) -> bool:
+        try:
+            return (self.folder / "merged").read_text(encoding="utf-8").strip() == path.name
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _mark_merged(self, path: Path) -> None:
+        _write(self.folder / "merged", path.name + "\n")
+
+    @contextlib.contextmanager
+    def _unmerged(self) -> Iterator[None]:
+        mark = self.folder / "merged"
+        name = mark.read_text(encoding="utf-8") if mark.exists() else None
+        mark.unlink(missing_ok=True)
+        _sync(self.folder)
+        yield
+        # A new database is marked by who made it.
+        if name is not None:
+            _write(mark, name)
+
     def _switch(self, fresh: Path) -> None:
+        self._mark_merged(fresh)
         _write(self.folder / "current", fresh.name + "\n")
         for old in self.folder.glob("oxigraph-*"):
             if old != fresh:
@@ -248,57 +276,6 @@ def _open(folder: Path, path: Path) -> Any:
         raise damaged(folder, error) from error
 
 
-def _parse(quads: Path) -> dict[Any, set[Any]]:
-    import pyoxigraph
-
-    graphs: dict[Any, set[Any]] = {}
-    try:
-        with quads.open("rb") as file:
-            for quad in pyoxigraph.parse(input=file, format=pyoxigraph.RdfFormat.N_QUADS):
-                graphs.setdefault(quad.graph_name, set()).add(quad)
-    except FileNotFoundError as error:
-        raise KnowledgeError(f"{quads} does not exist", hint="this run has persisted nothing, or was moved") from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise KnowledgeError(
-            f"{quads} cannot be read: {error}", hint="resume the run: it writes the file anew"
-        ) from error
-    if pyoxigraph.DefaultGraph() in graphs:
-        raise KnowledgeError(f"{quads} holds triples outside a named graph", hint="resume the run: it writes it anew")
-    return graphs
-
-
-def _replace(store: Any, graph: Any, wanted: set[Any]) -> tuple[int, int]:
-    held = set(store.quads_for_pattern(None, None, None, graph))
-    if held:
-        wanted = _as_stored(wanted)
-    added = wanted - held
-    # Graphs of schemas are named by their content and shared by runs: nothing in them is ever wrong.
-    removed = set() if graph.value.startswith(SCHEMA) else held - wanted
-    if removed:
-        store.update(f"DELETE DATA {{ {_block(graph, removed)} }}; INSERT DATA {{ {_block(graph, added)} }}")
-    elif not held and len(added) >= BULK:
-        # Four times faster, and one ingestion for any run of less than a million triples; should a kill come between
-        # all the same, loading the file again completes it.
-        store.bulk_extend(added)
-    elif added:
-        store.extend(added)
-    return len(added), len(removed)
-
-
-def _as_stored(quads: set[Any]) -> set[Any]:
-    # The store keeps numbers and times as values: "1.0" comes back as "1".
-    import pyoxigraph
-
-    store = pyoxigraph.Store()
-    store.bulk_extend(quads)
-    return set(store)
-
-
-def _block(graph: Any, quads: set[Any]) -> str:
-    # Terms print themselves escaped, as N-Triples.
-    return f"GRAPH {graph} {{ {' '.join(f'{q.subject} {q.predicate} {q.object} .' for q in quads)} }}"
-
-
 def _run_folders(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
         if not folder.is_dir():
@@ -325,7 +302,11 @@ def _write(path: Path, text: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

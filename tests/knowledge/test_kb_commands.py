@@ -120,3 +120,19 @@ def test_rebuild_loads_run_folders_and_reports_what_it_cannot(kb, tmp_path, know
     assert done.exit_code == 3
     assert len(json.loads(done.stdout)["problems"]) == 1
     assert kb("rebuild", str(tmp_path / "missing")).exit_code != 0
+
+
+def test_the_schema_of_an_empty_knowledge_base_is_what_it_may_hold(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRAFICO_KB", str(tmp_path / "empty"))
+    done = CliRunner().invoke(app, ["kb", "schema", "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert "is empty" in done.stderr
+    names = {found["name"] for found in json.loads(done.stdout)["classes"]}
+    assert {"chem:Molecule", "chem:EnsembleMember", "grafico:Execution"} <= names
+    shown = CliRunner().invoke(app, ["kb", "schema", "chem:Molecule"])
+    assert "inchikey" in shown.stdout
+    assert "There is no class" in CliRunner().invoke(app, ["kb", "schema", "Nonsense"]).stdout
+
+
+def test_the_help_of_query_tells_of_graphs():
+    assert "GRAPH ?run" in CliRunner().invoke(app, ["kb", "query", "--help"]).stdout
