@@ -14,6 +14,7 @@ import resource
 import shutil
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -126,6 +127,8 @@ def calculate(order: Order, paths: RunPaths) -> Reply:
     scratch = Path(order.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
     os.chdir(scratch)
+    # Engines fix their folder for temporary files when they are imported; here it goes when the process goes, however.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
     calculation: Calculation[Any, Any] = load_calculation(task.reference)
     try:
         value = calculation.input_type.model_validate(task.input)

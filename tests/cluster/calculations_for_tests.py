@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -152,6 +153,7 @@ def surroundings(value: Number, ctx: WorkContext) -> Answer:
     (ctx.scratch / "folder").mkdir()
     (ctx.scratch / "left.txt").write_text("rubbish")
     said += [f"threads={ctx.threads}", f"device={ctx.device}", f"vram={ctx.gpu_memory_mib}", f"scratch={ctx.scratch}"]
+    said.append(f"temporary={tempfile.mkdtemp()}")
     return Answer(value=value.value, text="\n".join(said), pid=os.getpid())
 
 

@@ -41,6 +41,7 @@ def test_processes_are_kept_warm_and_told_their_surroundings(on_cluster, task, p
     assert "OMP_NUM_THREADS=2" in wide.output.text
     assert wide.provenance.threads == 2
     assert second.output.text.count("found=[]") == 1
+    assert said["temporary"].startswith(said["scratch"] + "/")
 
 
 def test_all_that_is_printed_is_in_the_log_of_the_lane(on_cluster, task, paths):
