@@ -5,8 +5,6 @@ from knowledge_models import NAMESPACE, Named, Phase, SpecialThing, Thing
 from grafico.calculations import ArtifactRef
 from grafico.knowledge import Execution, Run, RunKnowledge, grafico_agent, validate
 
-pytest.importorskip("pyshacl")
-
 
 def everything():
     thing = SpecialThing(
