@@ -132,20 +132,20 @@ class Fetcher:
         self._read[iri] = pairs
         return max(known, key=lambda cls: len(cls.__mro__))
 
-    def _pairs(self, iri: str) -> dict[str, list[Any]]:
-        by_graph: dict[str, dict[str, list[Any]]] = {}
-        for quad in self._store.quads_for_pattern(self._rdf.NamedNode(iri), None, None, self._graph):
-            graph = quad.graph_name
-            if graph == self._merge:
-                continue
-            pairs = by_graph.setdefault(graph.value, {})
+    def _pairs(self, iri: str, sign: str = RDF + "type") -> dict[str, list[Any]]:
+        """Return what the run that was committed last says of a thing; ``sign`` is in every description of it."""
+        node = self._rdf.NamedNode(iri)
+        graph = self._graph
+        if graph is None:
+            signs = self._store.quads_for_pattern(node, self._rdf.NamedNode(sign), None, None)
+            graphs = {quad.graph_name for quad in signs} - {self._merge}
+            if not graphs:
+                return {}
+            graph = graphs.pop() if len(graphs) == 1 else max(graphs, key=lambda g: (self._age(g.value), g.value))
+        pairs: dict[str, list[Any]] = {}
+        for quad in self._store.quads_for_pattern(node, None, None, graph):
             pairs.setdefault(quad.predicate.value, []).append(quad.object)
-        described = [graph for graph, pairs in by_graph.items() if RDF + "type" in pairs or RDF + "first" in pairs]
-        if not described:
-            return {}
-        if len(described) == 1:
-            return by_graph[described[0]]
-        return by_graph[max(described, key=lambda graph: (self._age(graph), graph))]
+        return pairs if sign in pairs else {}
 
     def _age(self, graph: str) -> str:
         if graph not in self._ages:
@@ -177,7 +177,7 @@ class Fetcher:
             raise KnowledgeError("the list has several beginnings")
         cell, terms, seen = heads[0].value, [], set()
         while cell != RDF + "nil":
-            pairs = self._pairs(cell)
+            pairs = self._pairs(cell, RDF + "first")
             if cell in seen or len(pairs.get(RDF + "first", [])) != 1 or len(pairs.get(RDF + "rest", [])) != 1:
                 raise KnowledgeError("the list is damaged")
             seen.add(cell)
