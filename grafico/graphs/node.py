@@ -2,9 +2,11 @@
 
 import hashlib
 import inspect
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -23,6 +25,9 @@ __all__ = [
     "source_of",
     "state_type_of",
 ]
+
+LOADED = time.time()
+"""When this process loaded its code, in seconds since the epoch."""
 
 StateT = TypeVar("StateT", bound=GraphState)
 ResultT = TypeVar("ResultT")
@@ -114,9 +119,10 @@ def parameters_of(node: AnyNode) -> Mapping[str, Json]:
 
 @cache
 def source_of(cls: type[AnyNode]) -> str:
-    """Return a digest of a node's code and of the nodes that it inherits from; empty where there is no source.
+    """Return a digest of a node's code and of the nodes that it inherits from; empty where it cannot be known.
 
-    Comments and blank lines do not count.
+    Comments and blank lines do not count. A file that was edited since this process started says nothing about the code
+    that runs.
     """
     digest = hashlib.sha256()
     for base in cls.__mro__:
@@ -126,6 +132,8 @@ def source_of(cls: type[AnyNode]) -> str:
         if origin is not None:
             continue  # a generic base with its arguments: what was written stands further on
         try:
+            if Path(inspect.getfile(base)).stat().st_mtime > LOADED:
+                return ""
             lines = inspect.getsource(base).splitlines()
         except (OSError, TypeError):
             return ""

@@ -125,7 +125,7 @@ class Walk:
             await self.record(Record("enter", position, data), durable=False)
         else:
             same(position, node.node_id, "a node", recalled.data, data)
-            if recalled.data.get("source", source) != source:
+            if source and recalled.data.get("source", source) != source:
                 await self._tell_of_change(position, node, source)
         if self.scope.events:
             self.scope.events.emit(NodeEntered(position, recalled is not None, node.node_id))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from grafico.calculations import CalculationTask, Outcome
+from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome
 from grafico.graphs.protocols import Compute
 
 __all__ = ["GRACE_S", "Intake", "Stopper", "cancel_marker"]
@@ -137,4 +137,8 @@ class Intake:
         """Run one attempt."""
         if self.shut:
             await asyncio.Event().wait()
-        return await self.compute.run(task)
+        outcome = await self.compute.run(task)
+        if self.shut and isinstance(outcome, Failure) and outcome.kind is FailureKind.WORKER_LOST:
+            # It was stopped with the run: that is no failed attempt, which the journal would count.
+            await asyncio.Event().wait()
+        return outcome

@@ -18,7 +18,7 @@ from grafico.errors import JournalDamaged, RunError, StaleController
 from grafico.runs import Run, RunRecorder, read_run
 from grafico.runs.journal import Journal
 from grafico.runs.paths import RunPaths
-from grafico.runs.segments import encode, frame, read_journal
+from grafico.runs.segments import JournalRead, encode, frame, read_journal
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -173,6 +173,47 @@ def test_a_stale_controller_is_stopped_and_what_it_wrote_is_ignored_and_reported
     asyncio.run(scene())
     assert read(run) == [{"who": "old"}, {"who": "new"}]
     assert any("segment 1: 1 line that a stale controller wrote" in p for p in read_journal(run.paths).problems)
+
+
+def test_of_two_controllers_that_open_at_once_the_later_one_has_the_run_whoever_writes_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(run, [{"who": "before"}])
+    slow, fast = Journal(run.paths, {}), Journal(run.paths, {})
+
+    def overtaken(paths: RunPaths, *, below: int) -> JournalRead:
+        found = read_journal(paths, below=below)
+        if below == 2:  # the slow one has created its segment, and has no header in it yet
+            fast.open()
+        return found
+
+    async def scene() -> None:
+        monkeypatch.setattr("grafico.runs.journal.read_journal", overtaken)
+        with pytest.raises(StaleController, match="taken over"):
+            slow.open()
+        await fast.commit({"who": "fast"})
+        fast.close()
+
+    asyncio.run(scene())
+    monkeypatch.undo()
+    assert read(run) == [{"who": "before"}, {"who": "fast"}]
+    found = read_journal(run.paths)
+    assert [segment.epoch for segment in found.segments] == [1, 3]
+    assert any("segment 2" in problem and "ignored" in problem for problem in found.problems)
+    write(run, [{"who": "after"}])
+    assert read(run)[-1] == {"who": "after"}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_kill_while_the_header_is_written_costs_nothing(run: Run, share: float) -> None:
+    write(run, [{"a": 1}])
+    write(run, [{"never": "written"}])
+    path = run.paths.segment(2)
+    header = path.read_bytes().split(b"\n")[0] + b"\n"
+    path.write_bytes(header[: int(len(header) * share)])
+    write(run, [{"b": 2}])
+    assert read(run) == [{"a": 1}, {"b": 2}]
+    assert [segment.epoch for segment in read_journal(run.paths).segments] == [1, 3]
 
 
 def test_a_record_that_is_no_json_is_refused_and_leaves_no_trace(run: Run) -> None:

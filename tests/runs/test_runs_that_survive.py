@@ -266,6 +266,24 @@ def test_outcomes_of_other_versions_can_be_computed_anew(run: Run) -> None:
     assert run.paths.outcome(key).with_name(f"{key}.json.superseded").is_file()
 
 
+def test_a_kill_between_invalidating_and_setting_outcomes_aside_computes_them_anew_all_the_same(run: Run) -> None:
+    walk(run)
+    stale = [square.key(Number(x=x)) for x in (2.0, 30.0)]
+
+    async def killed() -> None:
+        async with RunRecorder(run, make_record=Record) as recorder:
+            await recorder.invalidate(recorder.plan(stale=stale))
+            await recorder.retire(stale[0], "engines have changed since")
+
+    asyncio.run(killed())
+    assert not plan_resume(run, stale=stale).nothing_to_do
+    again = walk(run, stale=stale)
+    assert output(again) == TOTAL
+    assert sorted(again.computed) == [2.0, 30.0]
+    assert len(list(run.paths.outcomes.rglob("*.superseded*"))) == 2
+    assert walk(run).computed == []
+
+
 def test_many_lanes_are_resumed_quickly(new_run: Callable[[], Run]) -> None:
     run = new_run()
     numbers = {f"m{i}": 1000.0 + i for i in range(60)}
