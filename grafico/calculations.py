@@ -263,7 +263,7 @@ class WorkContext:
             return None
         try:
             array = self.load_array(ref)
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError, EOFError, GraficoError):  # the last one from a run whose artifact is gone
             return None
         self.reused_hints.append(name)
         return array

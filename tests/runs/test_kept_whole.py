@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 from run_children import Energy, Note
 
-from grafico.calculations import ArtifactRef, CalculationError, FailureKind, Success
+from grafico.calculations import ArtifactRef, CalculationError, FailureKind, Success, WorkContext
 from grafico.errors import RunError, StaleController
 from grafico.graphs import Position, Record
 from grafico.runs import ArtifactStore, OutcomeStore, Run, RunRecorder, StartLog, read_run
@@ -65,6 +65,20 @@ def test_text_that_looks_like_a_reference_is_none(run: Run) -> None:
     found = OutcomeStore(run.paths).read(KEY, Density)
     assert found is not None
     assert found.output.note == looks
+
+
+@pytest.mark.parametrize("damage", ["gone", "short", "garbled"])
+def test_a_hint_that_is_gone_is_no_hint_and_no_failure(run: Run, tmp_path: Path, damage: str) -> None:
+    ctx = WorkContext(artifacts=ArtifactStore(run.paths), scratch=tmp_path)
+    ref = ctx.save_array([1.0, 2.0])
+    ctx.hints = {"density": ref}
+    assert list(ctx.hint_array("density")) == [1.0, 2.0]  # type: ignore[arg-type]
+    path = run.paths.artifact(ref.digest)
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"x" * (ref.size if damage == "garbled" else 3))
+    assert ctx.hint_array("density") is None
 
 
 def test_the_journal_says_what_was_found_damaged_and_why(run: Run) -> None:
