@@ -58,6 +58,8 @@ def dft_resources(
     placement = gpu if gpu != "auto" else ("slot" if n >= GPU_FROM else "none")
     three_index = n * n / 2 * 4 * n * 8 / 2**20
     memory = 1200.0 + (1.5 * three_index if level.density_fit else min(n**4 / 8 * 8 / 2**20, 4000.0))
+    surface = _surface_memory(atoms, level)
+    memory += 2.3 * surface if kind == "frequencies" else surface
     if kind == "frequencies":
         memory += 12 * len(atoms) * 3 * n * n * 8 / 2**20
     elif kind == "tddft":
@@ -66,11 +68,19 @@ def dft_resources(
     seconds *= 1.0 if level.density_fit else 2.0
     return Resources(
         gpu=placement,
-        gpu_memory_mib=0 if placement == "none" else round(min(2000 + 3 * three_index, 70_000)),
+        gpu_memory_mib=0 if placement == "none" else round(min(2000 + 3 * three_index + surface / 3, 70_000)),
         cpus=cpus,
         memory_mib=round(max(2048, memory)),
         walltime_s=max(1800.0, _SAFETY * seconds),
     )
+
+
+def _surface_memory(atoms: ConceptualAtoms, level: Level) -> float:
+    """Return what the matrices over a solvent's cavity take, MiB: about 32 of them in energy and gradient, measured."""
+    if level.solvent is None or level.solvent.model == "ddcosmo":
+        return 0.0
+    points = 230 * len(atoms) + 400
+    return 32 * points**2 * 8 / 2**20
 
 
 _SCF: Sequence[Rung] = (

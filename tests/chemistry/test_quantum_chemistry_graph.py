@@ -277,6 +277,17 @@ def test_a_dry_run_foresees_the_calculations_and_their_resources():
     assert walked.tasks[0].resources.cpus == 3
 
 
+def test_the_cavity_of_a_solvent_counts_in_the_memory():
+    from grafico.chemistry.molecules import resolve_molecule
+    from grafico.chemistry.resources import dft_resources
+
+    benzene = resolve_molecule(MoleculeInput(name="benzene"))
+    solvated = Level(density_fit=True, solvent=Solvent(name="water"))
+    # Measured: 2270 MiB resident for energy and gradient of benzene in SMD water, of them 1890 for the cavity.
+    assert 2300 < dft_resources(benzene, solvated, "single_point").memory_mib < 4500
+    assert dft_resources(benzene, Level(density_fit=True), "single_point").memory_mib == 2048
+
+
 def test_resources_are_no_part_of_a_key():
     keys = {
         Walked(QCRequest(molecule=WATER, level=STO, tasks=("single_point",), cpus=cpus)).tasks[0].key for cpus in (1, 2)
