@@ -18,7 +18,7 @@ from grafico.errors import JobError, KnowledgeError
 from grafico.graphs import Position, Record, run_graph
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
 from grafico.jobs.load import LoadedJob, load_job
-from grafico.jobs.provenance import Knowledge
+from grafico.jobs.provenance import Knowledge, store_of
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, write_results
 from grafico.jobs.stopping import Intake, Stopper
@@ -206,16 +206,17 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
         watcher.opened(cluster)
         looking = asyncio.create_task(watcher.look())
         try:
-            stage.outcome = await run_graph(
-                graph,
-                state,
-                compute=stage.intake,
-                router=RuleRouter(),
-                recorder=recorder,
-                events=(watcher.event, partial(tell_oddities, watcher)),
-                persist=session.knowledge,
-                seed=session.job.seed,
-            )
+            with store_of(session.job):
+                stage.outcome = await run_graph(
+                    graph,
+                    state,
+                    compute=stage.intake,
+                    router=RuleRouter(),
+                    recorder=recorder,
+                    events=(watcher.event, partial(tell_oddities, watcher)),
+                    persist=session.knowledge,
+                    seed=session.job.seed,
+                )
         finally:
             looking.cancel()
 

@@ -15,6 +15,7 @@ from grafico.jobs.document import Document, read_document
 from grafico.jobs.files import check_files, resolve_files
 from grafico.jobs.overrides import apply_overrides
 from grafico.jobs.problems import explain_errors
+from grafico.jobs.provenance import store_of
 from grafico.jobs.schema import Job
 
 __all__ = ["LoadedJob", "load_job", "read_job", "validate_request"]
@@ -85,15 +86,16 @@ def load_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> Loaded
     request = validate_request(job, graph, document)
     request = resolve_files(request, folder)
     check_files(request, document)
-    if graph.check is not None:
-        try:
-            graph.check(request)
-        except BadInput as error:
-            spot = _spot(error, document)
-            raise type(error)(f"{document.where}{spot}: {error.message}", hint=error.hint) from error
     if job.knowledge.store is not None:
         store = str(folder / Path(job.knowledge.store).expanduser())
         job = job.model_copy(update={"knowledge": job.knowledge.model_copy(update={"store": store})})
+    if graph.check is not None:
+        try:
+            with store_of(job):
+                graph.check(request)
+        except BadInput as error:
+            spot = _spot(error, document)
+            raise type(error)(f"{document.where}{spot}: {error.message}", hint=error.hint) from error
     return LoadedJob(job, document, source, path, graph, request, tuple(overrides))
 
 

@@ -17,6 +17,7 @@ from grafico.jobs.catalog import extra_for
 from grafico.jobs.files import files_of
 from grafico.jobs.launch import Prepared
 from grafico.jobs.outline import graph_lines
+from grafico.jobs.provenance import store_of
 
 __all__ = ["Engine", "Plan", "Planned", "Worker", "admit", "describe_resources", "make_plan"]
 
@@ -92,7 +93,10 @@ def admit(prepared: Prepared) -> None:
 def foreseen_of(prepared: Prepared) -> Sequence[Foreseen]:
     """Return the calculations that the graph foresees for the job."""
     graph = prepared.loaded.graph
-    return tuple(graph.foresee(prepared.loaded.request)) if graph.foresee is not None else ()
+    if graph.foresee is None:
+        return ()
+    with store_of(prepared.loaded.job):
+        return tuple(graph.foresee(prepared.loaded.request))
 
 
 def make_plan(prepared: Prepared) -> Plan:

@@ -1,6 +1,7 @@
 """What a run tells the knowledge base about itself: the run, its calculations and its routes."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,18 @@ from typing import Any
 from grafico.jobs.schema import Job
 from grafico.runs import OutcomeStore, Run, RunView
 
-__all__ = ["Knowledge"]
+__all__ = ["Knowledge", "store_of"]
+
+
+def store_of(job: Job) -> AbstractContextManager[None]:
+    """Let what runs inside look things up in the store that a job names."""
+    from grafico.knowledge import using_folder
+
+    return using_folder(_folder(job))
+
+
+def _folder(job: Job) -> Path | None:
+    return None if job.knowledge.store is None else Path(job.knowledge.store).expanduser()
 
 
 class Knowledge:
@@ -33,8 +45,7 @@ class Knowledge:
         """Return the knowledge base that a job asks for; ``None`` if it asks for none."""
         if not job.knowledge.persist:
             return None
-        store = job.knowledge.store
-        return cls(run, None if store is None else Path(store).expanduser())
+        return cls(run, _folder(job))
 
     @property
     def problems(self) -> Sequence[str]:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from grafico.knowledge.arrays import Array
     from grafico.knowledge.entity import Entity, entity_classes
     from grafico.knowledge.fields import Iri, Property, Unit
-    from grafico.knowledge.location import KnowledgeWarning, default_folder
+    from grafico.knowledge.location import KnowledgeWarning, default_folder, using_folder
     from grafico.knowledge.mapper import describe, n_quads
     from grafico.knowledge.provenance import Execution, RouteTaken, Run, Software, grafico_agent, run_iri, software
     from grafico.knowledge.query import QueryResult, Term
@@ -49,6 +49,7 @@ __all__ = [
     "shapes_of",
     "shorten",
     "software",
+    "using_folder",
     "validate",
 ]
 
@@ -59,7 +60,7 @@ __getattr__ = reexports(
         "arrays": ("Array",),
         "entity": ("Entity", "entity_classes"),
         "fields": ("Iri", "Property", "Unit"),
-        "location": ("KnowledgeWarning", "default_folder"),
+        "location": ("KnowledgeWarning", "default_folder", "using_folder"),
         "mapper": ("describe", "n_quads"),
         "provenance": ("Execution", "RouteTaken", "Run", "Software", "grafico_agent", "run_iri", "software"),
         "query": ("QueryResult", "Term"),

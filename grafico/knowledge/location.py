@@ -1,12 +1,23 @@
 """Where the embedded store lives, and what kind of disk that is."""
 
+import contextlib
 import os
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from grafico.errors import KnowledgeError
 
-__all__ = ["KnowledgeWarning", "damaged", "database", "default_folder", "network_file_system", "prepare"]
+__all__ = [
+    "KnowledgeWarning",
+    "damaged",
+    "database",
+    "default_folder",
+    "network_file_system",
+    "prepare",
+    "using_folder",
+]
 
 _NETWORK = frozenset(
     (
@@ -17,18 +28,33 @@ _NETWORK = frozenset(
 )
 
 
+_CHOSEN: ContextVar[Path | None] = ContextVar("folder of the knowledge base", default=None)
+
+
 class KnowledgeWarning(UserWarning):
     """Something about the knowledge base that works now and may not last."""
 
 
 def default_folder() -> Path:
-    """Return the folder of the store: ``$GRAFICO_KB``, else ``grafico/kb`` in the user's data folder."""
+    """Return the folder of the store: :func:`using_folder`'s, else ``$GRAFICO_KB``, else the user's data folder."""
+    if (chosen := _CHOSEN.get()) is not None:
+        return chosen
     if given := os.environ.get("GRAFICO_KB"):
         return Path(given).expanduser()
     data = os.environ.get("XDG_DATA_HOME")
     # The XDG specification has relative paths ignored.
     base = Path(data) if data and Path(data).is_absolute() else Path.home() / ".local" / "share"
     return base / "grafico" / "kb"
+
+
+@contextlib.contextmanager
+def using_folder(folder: Path | None) -> Iterator[None]:
+    """Let what runs inside find another store than the user's own by default; ``None`` changes nothing."""
+    token = _CHOSEN.set(folder if folder is not None else _CHOSEN.get())
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
 
 
 def prepare(folder: Path) -> None:
