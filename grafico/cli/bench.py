@@ -5,12 +5,11 @@ from typing import Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, out, print_json, show_table
+from grafico.cli.output import JsonFlag, out, print_json
+from grafico.cli.tables import show_table
 from grafico.errors import BadInput, MissingExtra
 
 app = typer.Typer(no_args_is_help=True)
-
-NAMES = ("graph", "chemistry", "cluster", "kb", "help")
 
 
 def measure(name: str, *, as_json: bool) -> None:
@@ -62,12 +61,6 @@ def graph(as_json: JsonFlag = False) -> None:
 def chemistry(as_json: JsonFlag = False) -> None:
     """The quickstart's calculations, over a hand-written script at the same parallelism."""
     measure("chemistry", as_json=as_json)
-
-
-@app.command()
-def cluster(as_json: JsonFlag = False) -> None:
-    """Lanes through graph, journal and Dask, over bare Dask; use of slots."""
-    measure("cluster", as_json=as_json)
 
 
 @app.command()

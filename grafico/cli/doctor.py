@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from grafico.cli.output import JsonFlag, RunsFolder, out, print_json, show_table
+from grafico.cli.output import JsonFlag, RunsFolder, out, print_json
+from grafico.cli.tables import show_table
 
 __all__ = ["doctor", "examine"]
 

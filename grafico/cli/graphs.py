@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, RunsFolder, out, print_json, show_table
+from grafico.cli.output import JsonFlag, RunsFolder, out, print_json
+from grafico.cli.tables import print_lines, show_table
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -60,8 +61,7 @@ def show(
         typer.echo(drawing, nl=False)
     else:
         console = out()
-        for line in graph_lines(graph):
-            console.print(line)
+        print_lines(console, graph_lines(graph))
         if data["input"]:
             show_table(console, "input", ("key", "type", "default", ""), input_lines(data["input"]))
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, out, print_json, say, show_table
+from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, out, print_json, say
+from grafico.cli.tables import show_table
 
 if TYPE_CHECKING:
     from grafico.knowledge import KnowledgeBase, QueryResult, Term

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, RunName, RunsFolder, out, print_json, print_tables, show_table
+from grafico.cli.output import JsonFlag, RunName, RunsFolder, out, print_json
+from grafico.cli.tables import print_lines, print_tables, show_table
 
 if TYPE_CHECKING:
     from grafico.runs import RunView
@@ -46,11 +47,14 @@ def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) ->
     for row in rows:
         counts = row.get("counts") or {}
         lanes = f"{counts.get('lanes_done', 0)}/{counts['lanes']}" if counts.get("lanes") else ""
-        failed = counts.get("lanes_failed") or None
+        failed = f"{counts['lanes_failed']} failed" if counts.get("lanes_failed") else ""
         status = row["status"]
         words = state_of(RunStatus(status)) if status in set(RunStatus) else f"{status}: {row.get('error', '')}"
-        cells.append((row["run"], words, row.get("graph", ""), lanes, failed, str(row.get("created", ""))[:19]))
-    show_table(out(), "", ("run", "status", "graph", "lanes", "failed", "created, UTC"), cells)
+        created = str(row.get("created", ""))[:19].replace("T", " ")
+        cells.append((row["run"], words, f"{lanes} {failed}".strip(), row.get("graph", ""), created))
+    console = out()
+    columns = ("run", "status", "lanes", "graph", "created, UTC")
+    show_table(console, "", columns, cells, expendable=("created, UTC", "graph"))
 
 
 def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
@@ -67,14 +71,14 @@ def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFl
         return
     console = out()
     print_tables(read_tables(view.paths), console)
-    for line in outlook(view, shown=path):
-        console.print(line)
     manifest = view.manifest
-    console.print(f"graph: {manifest.graph} {manifest.graph_version}, path: {' → '.join(view.nodes) or 'not begun'}")
+    lines = outlook(view, shown=path)
+    lines.append(f"graph: {manifest.graph} {manifest.graph_version}, path: {' → '.join(view.nodes) or 'not begun'}")
     if view.holder:
-        console.print(f"controller: {view.holder}")
+        lines.append(f"controller: {view.holder}")
     if manifest.versions:
-        console.print("versions: " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
+        lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
+    print_lines(console, lines)
 
 
 def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
@@ -97,8 +101,7 @@ def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonF
     if as_json:
         print_json(full(view))
     else:
-        for line in outlook(view, shown=path):
-            out().print(line)
+        print_lines(out(), outlook(view, shown=path))
     raise typer.Exit(exit_code(view.status))
 
 
@@ -220,8 +223,7 @@ def explain(
         return
     console = out()
     console.print(f"lane {found.member} ({found.path}) of {view.name}" if found else f"{view.name}")
-    for event in story:
-        console.print(f"  {event}")
+    print_lines(console, (f"  {event}" for event in story))
     stands = state if found else state_of(view.status)
     if view.status is RunStatus.INTERRUPTED and state in {"running", "pending", "interrupted"}:
         stands += f"; nobody carries it out now: `grafico resume {view.name}` goes on"

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 
@@ -51,6 +52,21 @@ app.add_typer(bench.app, name="bench", help="Benchmarks, as ratios on this machi
 _plain = warnings.formatwarning
 
 
+def _print_version(value: bool) -> None:
+    if value:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", "-V", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Take what concerns no command."""
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -69,7 +85,7 @@ def _warning(
 
 
 def main() -> None:
-    """Run the command line; the entry point of the `grafico` script."""
+    """Run the command line."""
     warnings.formatwarning = _warning
     try:
         app()

@@ -1,12 +1,11 @@
-"""What every command says, and how: one JSON value, tables, and errors without tracebacks."""
+"""What every command says, and how: one JSON value, and errors without tracebacks."""
 
 import json
 import os
-import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -14,16 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from grafico.errors import GraficoError
+from grafico.errors import BadInput, GraficoError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grafico.jobs.tables import Table
-
-__all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "SOME_FAILED", "Commands", "out", "print_json", "print_tables"]
-
-_NUMBER = re.compile(r"[-+−]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+__all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "SOME_FAILED", "Commands", "out", "print_json"]
 
 DONE, BAD_INPUT, SOME_FAILED, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
 """Exit codes."""
@@ -46,52 +41,25 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def print_tables(tables: Iterable["Table"], console: "Console | None" = None) -> None:
-    """Print tables for people; numbers are aligned to the right."""
-    console = console or out()
-    for table in tables:
-        show_table(console, table.title, table.columns, table.rows)
-
-
-def show_table(console: "Console", title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print one table."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    lines = [list(row) for row in rows]
-    names = list(columns)
-    grid = RichTable(
-        title=Text(title, style="bold") if title else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
-    )
-    for index, name in enumerate(names):
-        cells = [row[index] for row in lines if index < len(row) and row[index] is not None]
-        numbers = bool(cells) and all(map(_is_number, cells))
-        grid.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
-    for row in lines:
-        grid.add_row(*(Text(cell_text(value)) for value in row))
-    console.print(grid)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return _NUMBER.fullmatch(value) is not None
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def cell_text(value: Any) -> str:
-    """Return what stands in a cell."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}" if abs(value) < 1e4 else f"{value:.4f}"
-    return str(value)
-
-
 class Commands(TyperGroup):
     """Commands whose errors become one message and an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        """Run the command line; what it does not understand is answered like any other bad input."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        given = list(sys.argv[1:] if args is None else args)
+        code: Any
+        try:
+            code = super().main(given, standalone_mode=False, **extra)
+        except typer.Abort:
+            say("grafico: given up")
+            code = INTERRUPTED
+        except Exception as error:
+            if not _is_usage(error):
+                raise
+            code = _report_usage(error, as_json="--json" in given)
+        sys.exit(code if isinstance(code, int) else DONE)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run the chosen command."""
@@ -102,6 +70,9 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             close_pipe()
             raise typer.Exit(DONE) from None
+        except KeyboardInterrupt:
+            say("grafico: interrupted")
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if debugging() or _is_usage(error):
                 raise
@@ -116,6 +87,16 @@ def _exit_code(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, GraficoError):
         return report(error, as_json=as_json)
     return report_unexpected(error, as_json=as_json)
+
+
+def _report_usage(error: Any, *, as_json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and not as_json:
+        error.show()
+        return BAD_INPUT
+    command = context.command_path if context is not None else "grafico"
+    message = "a command is missing" if not error.format_message() else error.format_message().rstrip(".")
+    return report(BadInput(message, hint=f"{command} --help"), as_json=as_json)
 
 
 def _is_usage(error: Exception) -> bool:

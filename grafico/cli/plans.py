@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from grafico.cli.output import out, show_table
+from grafico.cli.output import out
+from grafico.cli.tables import print_lines, show_table
 
 if TYPE_CHECKING:
     from grafico.jobs.plan import Plan
@@ -18,8 +19,7 @@ def print_plan(plan: "Plan") -> None:
     console = out()
     console.print(f"{plan.name}: dry run of {plan.job}; nothing is created or submitted")
     console.print("")
-    for line in plan.outline:
-        console.print(line)
+    print_lines(console, plan.outline)
     console.print("")
     workers = [
         (worker.name, worker.kind, worker.places, worker.memory_mib, worker.gpu_memory_mib or None)
@@ -42,10 +42,8 @@ def print_plan(plan: "Plan") -> None:
         console.print(
             f"at most {spell(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
         )
-    for engine in plan.engines:
-        console.print(f"engine {engine.name}: {engine.version or f'not installed; {engine.get}'}")
-    for path in plan.files:
-        console.print(f"file {path}: found")
-    console.print(f"knowledge base: the result {'is' if plan.persists else 'is not'} persisted")
-    for note in plan.notes:
-        console.print(f"note: {note}")
+    lines = [f"engine {item.name}: {item.version or f'not installed; {item.get}'}" for item in plan.engines]
+    lines += [f"file {path}: found" for path in plan.files]
+    lines.append(f"knowledge base: the result {'is' if plan.persists else 'is not'} persisted")
+    lines += [f"note: {note}" for note in plan.notes]
+    print_lines(console, lines)

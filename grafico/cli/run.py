@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.output import INTERRUPTED, JsonFlag, RunName, RunsFolder, out, print_json, print_tables, say
+from grafico.cli.output import INTERRUPTED, JsonFlag, RunName, RunsFolder, out, print_json, say
+from grafico.cli.tables import print_lines, print_tables
 
 if TYPE_CHECKING:
     from grafico.jobs.settle import Ended
@@ -139,8 +140,7 @@ def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
         if ended.nothing_to_do:
             console.print("nothing to do: all of it was done before")
         seconds = None if ended.nothing_to_do else ended.seconds
-        for line in outlook(view, seconds=seconds, shown=near(ended.run.paths.root)):
-            console.print(line)
+        print_lines(console, outlook(view, seconds=seconds, shown=near(ended.run.paths.root)))
     if ended.killed:
         # A thread that nobody waits for any more would keep the interpreter.
         import os

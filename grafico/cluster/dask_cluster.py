@@ -107,6 +107,8 @@ async def running_cluster(
         for spec in specs
     }
     routes = {"distributed.scheduler.http.routes": list(ROUTES) if shown else []}
+    # A worker that is stopped while it starts finds its folder gone, which is as it should be.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     with dask.config.set({**CONFIG, **routes, "temporary-directory": str(scratch)}):
         cluster = SpecCluster(
             scheduler=scheduler,
