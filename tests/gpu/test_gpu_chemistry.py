@@ -12,7 +12,7 @@ from grafico.chemistry.molecules import resolve_molecule
 from grafico.chemistry.request import ExcitedStates, Level, MoleculeInput, Solvent
 
 WATER = MoleculeInput(name="water")
-# gpu4pyscf always fits densities where it is asked to, so that both sides use the same integrals.
+# Fitted on both sides, so that they use the same integrals.
 FITTED = Level(density_fit=True)
 
 
