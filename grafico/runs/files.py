@@ -46,7 +46,7 @@ def disk_error(what: str, path: Path, error: OSError) -> RunError:
     if error.errno in FULL:
         return RunError(
             f"{what}: the disk or the quota is full ({path}: {reason})",
-            hint="free some space, then `grafico resume RUN`; all that was committed is kept",
+            hint="free some space and try again; all that was committed is kept, and `grafico resume RUN` goes on",
         )
     hints = {
         errno.EACCES: "check who owns the run folder",
@@ -64,9 +64,9 @@ def make_folder(path: Path) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        make_folder(path.parent)
-        make_folder(path)
-        return
+        if not path.parent.exists():
+            make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
     sync_folder(path.parent)
 
 

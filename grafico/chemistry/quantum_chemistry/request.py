@@ -1,16 +1,18 @@
 """What a quantum chemistry job asks for, and what it gets."""
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from grafico.atoms import ConceptualAtoms
 from grafico.atoms.connectivity import BondChanges
-from grafico.calculations import ArtifactRef, Model
+from grafico.calculations import ArtifactRef, Json, Model
 from grafico.chemistry.calculations.analysis import AnalysisOutput
 from grafico.chemistry.calculations.optimization import OptimizationThresholds
 from grafico.chemistry.calculations.tddft import Excitation
 from grafico.chemistry.properties import Electronic
+from grafico.chemistry.quantum_chemistry.tables import result_tables
 from grafico.chemistry.request import ExcitedStates, GpuChoice, Level, MoleculeInput
 from grafico.chemistry.thermochemistry import Thermochemistry
 
@@ -114,6 +116,10 @@ class QCResult(Model):
     analysis: AnalysisOutput | None = None
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the numbers should know")
     persisted: tuple[str, ...] = Field(default=(), description="IRIs of what went to the knowledge base")
+
+    def tables(self) -> tuple[Mapping[str, Json], ...]:
+        """Return the tables that people are shown: the molecule's numbers, its frequencies and its excitations."""
+        return result_tables(self)
 
     @model_validator(mode="after")
     def _no_thermochemistry_unverified(self) -> "QCResult":
