@@ -17,7 +17,7 @@ from grafico.jobs.launch import Session, carry_out, find_profile
 from grafico.jobs.load import validate_request
 from grafico.jobs.provenance import Knowledge
 from grafico.jobs.schema import Job
-from grafico.jobs.settle import Ended, read_tables
+from grafico.jobs.settle import Ended, read_tables, settled
 from grafico.jobs.watching import Watcher
 from grafico.runs import OutcomeStore, Run, RunRecorder, end_orphans, plan_resume
 
@@ -70,7 +70,7 @@ def resume(
         watcher.say(line)
     again = frozenset(stale) if job.on_version_change == "recompute" else frozenset()
     plan = plan_resume(run, lane=lane, from_node=from_node, keep_failures=keep_failures, stale=again)
-    if plan.nothing_to_do:
+    if plan.nothing_to_do and settled(run):
         return Ended(run=run, tables=read_tables(run.paths), nothing_to_do=True)
 
     async def before(recorder: RunRecorder, watcher: Watcher) -> None:
@@ -80,6 +80,8 @@ def resume(
         plan = recorder.plan(lane=lane, from_node=from_node, keep_failures=keep_failures, stale=again)
         for line in plan.describe():
             watcher.say(line)
+        if plan.nothing_to_do:
+            watcher.say("its results are not all there: they are written again")
         await recorder.invalidate(plan)
         for key in sorted(again):
             used = ", ".join(f"{name} {was} (installed is {now})" for name, (was, now) in sorted(stale[key].items()))

@@ -8,9 +8,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from grafico.calculations import Failure, Json, Outcome, Success
 from grafico.jobs.tables import Table, tables_of
-from grafico.runs import Run, RunPaths, RunStatus
+from grafico.runs import Run, RunPaths, RunStatus, read_run
 
-__all__ = ["EXIT_CODES", "Ended", "exit_code", "read_tables", "write_results"]
+__all__ = ["EXIT_CODES", "Ended", "exit_code", "read_tables", "settled", "write_results"]
 
 RESULT, TABLES = "result.json", "tables.json"
 
@@ -49,11 +49,30 @@ def write_results(run: Run, outcome: Outcome[Any]) -> tuple[Table, ...]:
     """Write the result of the root walk, and its tables, under ``results/``."""
     if isinstance(outcome, Failure):
         return ()
+    from grafico.runs.files import disk_errors
+
     tables = tuple(tables_of(outcome.output))
-    _write(run, RESULT, _json(outcome))
     if tables:
         _write(run, TABLES, [table.model_dump(mode="json") for table in tables])
+    else:
+        path = run.paths.result(TABLES)
+        with disk_errors("an earlier result could not be removed", path):
+            path.unlink(missing_ok=True)
+    # Last, since by this one it is told that all were written.
+    _write(run, RESULT, _json(outcome))
     return tables
+
+
+def settled(run: Run) -> bool:
+    """Whether the result that the journal says the run ended with is on disk: a kill may have come in between."""
+    view = read_run(run.paths.root)
+    if view.failure is not None:
+        return True
+    try:
+        written = json.loads(run.paths.result(RESULT).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return view.result is None or bool(written == view.result)
 
 
 def _json(outcome: Success[Any]) -> Json:
@@ -68,8 +87,7 @@ def _write(run: Run, name: str, value: Json) -> None:
 
     path = run.paths.result(name)
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with disk_errors("a result", path):
-        path.unlink(missing_ok=True)
+    with disk_errors("a result could not be written", path):
         write_atomic(path, text.encode())
 
 
