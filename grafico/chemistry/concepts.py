@@ -198,6 +198,9 @@ class ConformerSearch(ChemicalEntity):
     duplicates: int = Field(description="structures that were another version of a conformer")
     conformers: int = Field(description="distinct conformers that went on to refinement")
     converged: bool | None = Field(default=None, description="whether the last batch found nothing new")
+    keys: Annotated[frozenset[str], Property(GRAFICO + "key")] = Field(
+        default=frozenset(), description="content keys of the calculations that it is made of"
+    )
 
 
 class Ensemble(ChemicalEntity):

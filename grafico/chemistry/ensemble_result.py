@@ -46,6 +46,7 @@ class SearchReport(Model):
     converged: bool | None = Field(
         default=None, description="whether the last batch found nothing new; None where the engine does not tell"
     )
+    keys: tuple[str, ...] = Field(default=(), description="content keys of the optimizations that it rests on, sorted")
 
 
 class EnsembleMember(Model):
@@ -65,6 +66,7 @@ class EnsembleMember(Model):
         default=False, description="whether its frequencies show a minimum of this environment's level"
     )
     wavefunction: ArtifactRef | None = Field(default=None, description="orbitals at this geometry and level")
+    keys: Mapping[str, str] = Field(default_factory=dict, description="content keys of its calculations, by name")
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the numbers should know")
 
 

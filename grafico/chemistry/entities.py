@@ -1,7 +1,7 @@
 """From the results of the chemistry graphs to entities of the knowledge base."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy
@@ -91,6 +91,7 @@ def ensemble_entities(result: "EnsembleResult", run: Run | None = None) -> list[
         duplicates=found.duplicates,
         conformers=found.conformers,
         converged=found.converged,
+        keys=frozenset(found.keys),
     )
     known: dict[str, Entity] = {}
     return _with_run([_ensemble(part, result, molecule, search, known) for part in result.environments], run)
@@ -111,6 +112,7 @@ def quantum_chemistry_entities(result: "QCResult", run: Run | None = None) -> li
     molecule = molecule_entity(result.atoms, label=result.label)
     conformer = conformer_entity(result.atoms, molecule)
     level = level_entity(result.level)
+    of_states = _key_of_states(result.keys)
     excited_level = level if result.excited_level is None else level_entity(result.excited_level)
     states = [
         _state(
@@ -120,6 +122,7 @@ def quantum_chemistry_entities(result: "QCResult", run: Run | None = None) -> li
             spin=state.kind,
             energy_ev=state.energy_ev,
             strength=state.oscillator_strength,
+            keys=of_states,
         )
         for number, state in enumerate(result.excitations or (), start=1)
     ]
@@ -131,6 +134,7 @@ def quantum_chemistry_entities(result: "QCResult", run: Run | None = None) -> li
             label=result.label or None,
             conformer=conformer,
             level=level,
+            keys=frozenset(result.keys.values()) - (of_states if excited_level != level else frozenset()),
             energy=result.energy,
             optimized=result.optimized,
             verified=result.verified,
@@ -145,6 +149,7 @@ def quantum_chemistry_entities(result: "QCResult", run: Run | None = None) -> li
             label=result.label or None,
             conformer=conformer,
             level=excited_level,
+            keys=of_states,
             energy=reference.energy,
             excited_states=states,
         )
@@ -242,6 +247,7 @@ def _member_calculation(
                 spin=stick.spin,
                 energy_ev=stick.energy_ev,
                 strength=stick.oscillator_strength,
+                keys=_key_of_states(member.keys),
             ),
             known,
         )
@@ -250,6 +256,7 @@ def _member_calculation(
     return DFTCalculation(
         conformer=conformer,
         level=level,
+        keys=frozenset(member.keys.values()),
         energy=member.energy,
         verified=member.verified,
         wavefunction=member.wavefunction,
@@ -276,6 +283,10 @@ def _member(member: "MemberResult", calculation: DFTCalculation, key: str, molec
         retained=population.retained,
         search_energy=member.search_energy,
     )
+
+
+def _key_of_states(keys: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(key for name, key in keys.items() if name == "tddft")
 
 
 def _state(

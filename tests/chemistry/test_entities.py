@@ -4,6 +4,7 @@ import asyncio
 
 import numpy
 import pytest
+from qc_support import Walked
 
 from grafico.atoms import ConceptualAtoms
 from grafico.calculations import ArtifactRef
@@ -31,8 +32,8 @@ from grafico.chemistry.entities import (
 from grafico.chemistry.identity import hill_formula, identify
 from grafico.chemistry.molecules import from_smiles
 from grafico.chemistry.properties import Electronic, Orbitals
-from grafico.chemistry.quantum_chemistry.request import QCResult, Vibrations
-from grafico.chemistry.request import Level, Solvent
+from grafico.chemistry.quantum_chemistry.request import QCRequest, QCResult, Vibrations
+from grafico.chemistry.request import Level, MoleculeInput, Solvent
 from grafico.chemistry.spectrum import Broadening, maximum_on_energy_axis, maximum_on_wavelength_axis
 from grafico.errors import MoleculeError
 from grafico.knowledge import Execution, KnowledgeBase, Run, RunKnowledge, describe, grafico_agent, schema_of, software
@@ -275,6 +276,40 @@ def test_the_run_is_linked_to_what_it_generated(tmp_path, knowledge):
     assert [row["made"] for row in made.values()] == iris
     used = "ASK { ?e a grafico:Execution ; dcterms:isPartOf ?run ; prov:wasAssociatedWith/rdfs:label 'pyscf 2.14' }"
     assert knowledge.query(used, bind={"run": activity}).boolean
+
+
+def test_executions_are_linked_to_what_they_generated_by_their_keys(tmp_path, knowledge):
+    keys = {name: f"{number:064x}" for number, name in enumerate(("optimization", "frequencies", "tddft"))}
+    run = run_of(tmp_path, knowledge)
+    run.persist_now(quantum_chemistry_entities(qc_result(keys=keys, excited_level=Level(method="cam-b3lyp"))))
+    activity = Run(iri=run.graph, name="first")
+    executions = [Execution(run=activity, key=key, calculation=name) for name, key in keys.items()]
+    asyncio.run(run.finish([activity, *executions]))
+    rows = knowledge.query(
+        "SELECT ?name ?method { ?e grafico:calculation ?name ; prov:generated ?made . "
+        "?made a chem:DFTCalculation ; chem:level/chem:method ?method } ORDER BY ?name"
+    ).values()
+    own = Level().method
+    assert [(r["name"], r["method"]) for r in rows] == [
+        ("frequencies", own),
+        ("optimization", own),
+        ("tddft", "cam-b3lyp"),
+    ]
+    state = "ASK { ?e grafico:calculation 'tddft' ; prov:generated/a chem:ExcitedState }"
+    assert knowledge.query(state).boolean
+
+
+def test_a_walk_keeps_the_keys_of_the_final_geometry():
+    tasks = ("single_point", "optimize", "frequencies")
+    walked = Walked(
+        QCRequest(
+            molecule=MoleculeInput(xyz="H 0 0 0\nH 0 0 0.7"), level=Level(method="hf", basis="sto-3g"), tasks=tasks
+        )
+    )
+    # The single point was of the geometry before.
+    assert set(walked.result.keys) == {"optimization", "frequencies"}
+    used = {record.data["key"] for record in walked.recorder.records if record.kind == "compute"}
+    assert set(walked.result.keys.values()) < used
 
 
 def test_the_files_of_an_outcome_are_found(tmp_path):

@@ -328,5 +328,6 @@ def _member(state: EnvironmentState, population: Population, merged: tuple[str, 
         bright=_bright(population.id, sticks, state.request.bright_threshold, population.weight),
         verified=result.verified,
         wavefunction=electronic.wavefunction if electronic else None,
+        keys=result.keys,
         notes=result.notes,
     )

@@ -124,6 +124,7 @@ class BuiltInSearch(Node[EnsembleState, EnsembleResult]):
             conformers=len(pruned.conformers),
             batches=pruned.batches,
             converged=pruned.converged if len(pruned.batches) > 1 else None,
+            keys=tuple(sorted({outcome.key for outcome in outcomes.values() if outcome.ok})),
         )
         converged = "converged" if pruned.converged else "the last batch of seeds still found new ones"
         ctx.summarize(

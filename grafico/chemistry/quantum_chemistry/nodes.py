@@ -49,6 +49,7 @@ async def _compute(
     )
     if not outcome.ok:
         raise ctx.fail(outcome)
+    state.keys[calculation.name] = outcome.key
     return outcome.output
 
 
@@ -82,7 +83,9 @@ class GeometryOptimization(Node[QCState, QCResult]):
             atoms=start, level=plan.level, max_steps=self.max_steps or plan.max_steps, thresholds=plan.thresholds
         )
         found = await _compute(ctx, optimization, value, "optimization", plan.level)
+        key = state.keys[optimization.name]
         state.move(found.atoms, "optimized")
+        state.keys[optimization.name] = key
         state.take(found.electronic)
         state.gradient_norm, state.gradient_max = found.gradient_norm, found.gradient_max
         state.steps, state.trajectory = state.steps + found.steps, found.trajectory

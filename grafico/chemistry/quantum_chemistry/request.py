@@ -115,6 +115,9 @@ class QCResult(Model):
     excited_electronic: Electronic | None = Field(default=None, description="reference state of the excitations")
     analysis: AnalysisOutput | None = None
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the numbers should know")
+    keys: Mapping[str, str] = Field(
+        default_factory=dict, description="content key of each calculation of the final geometry, by its name"
+    )
     persisted: tuple[str, ...] = Field(default=(), description="IRIs of what went to the knowledge base")
 
     def tables(self) -> tuple[Mapping[str, Json], ...]:

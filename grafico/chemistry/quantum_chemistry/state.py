@@ -46,6 +46,8 @@ class QCState(GraphState):
     gradient_norm: float | None = None
     gradient_max: float | None = None
     trajectory: ArtifactRef | None = None
+    keys: dict[str, str] = field(default_factory=dict)
+    """Content keys of the calculations that made the current geometry or looked at it, by name."""
     steps: int = 0
     removals: int = 0
     bond_changes: BondChanges = field(default_factory=BondChanges)
@@ -157,6 +159,7 @@ class QCState(GraphState):
         self.electronic = self.frequencies = self.thermochemistry = self.excitations = self.analysis = None
         self.gradient_norm = self.gradient_max = None
         self.remarks.clear()
+        self.keys.clear()
 
     def take(self, electronic: Electronic) -> None:
         """Take the properties of an SCF at the current geometry and the plan's level."""
@@ -222,6 +225,7 @@ class QCState(GraphState):
             excited_electronic=excited.electronic if excited else None,
             analysis=self.analysis,
             notes=(*self.notes, *self.remarks),
+            keys=dict(self.keys),
         )
 
 
