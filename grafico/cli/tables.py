@@ -68,6 +68,8 @@ def show_table(
     cells = [[cell_text(value) for value in row] for row in values]
     if title:
         _put(console, title.translate(_CONTROL), "bold")
+    if not names:
+        return
     widths = _fit(names, values, console.width if console.is_terminal else None)
     if widths is None:
         _tell(console, names, cells)

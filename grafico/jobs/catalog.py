@@ -3,14 +3,29 @@
 import importlib
 import os
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from grafico.errors import GraficoError, JobError, MissingExtra
+from pydantic import ValidationError
+
+from grafico.errors import GraficoError, GraphDefinitionError, JobError, MissingExtra
 from grafico.jobs.problems import did_you_mean
 
-__all__ = ["BUILT_IN", "ENTRY_POINTS", "extra_for", "graph_ids", "import_path", "load_graph", "missing_extra"]
+__all__ = [
+    "BUILT_IN",
+    "ENTRY_POINTS",
+    "blame",
+    "extra_for",
+    "graph_ids",
+    "import_path",
+    "load_graph",
+    "missing_extra",
+    "said",
+]
 
 BUILT_IN = {
     "quantum-chemistry": "grafico.chemistry.quantum_chemistry:GRAPH",
@@ -95,6 +110,46 @@ def load_graph(name: str, *, beside: Path | None = None) -> Any:
     return _imported(name, name)
 
 
+def _broken(name: str, error: BaseException) -> GraficoError:
+    message = f"the graph '{name}' cannot be imported: {said(error)}"
+    if name in BUILT_IN:
+        return GraficoError(message)
+    return JobError(message, hint="GRAFICO_DEBUG=1 shows the traceback")
+
+
+def said(error: BaseException) -> str:
+    """Return what an exception says, and the file and line that it comes from."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    # Rather the author's own line than one deep in a library.
+    own = [frame for frame in frames if "site-packages" not in frame.filename and not frame.filename.startswith("<")]
+    at = f" ({Path((own or frames)[-1].filename).name}, line {(own or frames)[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}{at}"
+
+
+@contextmanager
+def blame(name: str, part: str) -> Iterator[None]:
+    """Say which part of a graph is at fault when it raises what it should not.
+
+    Raises
+    ------
+    GraphDefinitionError
+        The code of a graph of one's own raised; of the built-in graphs, the exception itself is raised.
+    """
+    try:
+        yield
+    except (GraficoError, ValidationError, ImportError):
+        raise
+    except Exception as error:
+        if name in BUILT_IN:
+            raise
+        raise GraphDefinitionError(
+            f"{part} of the graph '{name}' raised {said(error)}",
+            hint="this is a fault of that graph; GRAFICO_DEBUG=1 shows the traceback",
+        ) from error
+
+
 def _imported(reference: str, name: str) -> Any:
     from grafico.graphs import Graph
 
@@ -107,15 +162,22 @@ def _imported(reference: str, name: str) -> Any:
         missing = missing_extra(error)
         if missing is not None:
             raise missing from error
-        if error.name and module.startswith(error.name):
+        if error.name and f"{module}.".startswith(f"{error.name}."):
             raise JobError(
                 f"the graph '{name}': there is no module {error.name}", hint="put it beside the job file, or install it"
             ) from None
-        raise GraficoError(f"the graph '{name}' cannot be imported: {error}") from error
-    except (ValueError, SyntaxError) as error:
-        raise JobError(f"the graph '{name}' cannot be imported: {error}") from error
+        raise _broken(name, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
     if not isinstance(found, Graph):
-        raise JobError(f"the graph '{name}': {module} has no graph called {attribute}")
+        origin = getattr(sys.modules[module], "__file__", None) or "a built-in module"
+        graphs = [key for key, value in vars(sys.modules[module]).items() if isinstance(value, Graph)]
+        raise JobError(
+            f"the graph '{name}': {module} has no graph called {attribute or 'nothing'} ({origin})",
+            hint=f"it has {', '.join(graphs)}"
+            if graphs
+            else "if another file was meant, rename it: installed modules come first",
+        )
     if found.request_type is None or found.begin is None:
         raise JobError(f"the graph '{name}' cannot be a job: it has no request", hint="give it request_type and begin")
     return found

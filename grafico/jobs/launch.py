@@ -16,6 +16,7 @@ from grafico.cluster import Profile, load_profile, open_cluster
 from grafico.control import RuleRouter
 from grafico.errors import JobError, KnowledgeError
 from grafico.graphs import Position, Record, run_graph
+from grafico.jobs.catalog import blame
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
 from grafico.jobs.load import LoadedJob, load_job
 from grafico.jobs.provenance import Knowledge, store_of
@@ -200,7 +201,8 @@ async def _until_stopped(
 
 async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage: _Stage) -> None:
     graph = session.graph
-    state = graph.begin(session.request)
+    with blame(session.job.graph, "the beginning"):
+        state = graph.begin(session.request)
     async with open_cluster(session.profile, session.run.paths.root) as cluster:
         stage.cluster, stage.intake = cluster, Intake(cluster)
         watcher.opened(cluster)

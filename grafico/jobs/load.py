@@ -10,11 +10,11 @@ from pydantic import BaseModel, ValidationError
 
 from grafico.calculations import Json
 from grafico.errors import BadInput, JobError, MoleculeError
-from grafico.jobs.catalog import load_graph
+from grafico.jobs.catalog import blame, load_graph
 from grafico.jobs.document import Document, read_document
 from grafico.jobs.files import check_files, resolve_files
 from grafico.jobs.overrides import apply_overrides
-from grafico.jobs.problems import explain_errors
+from grafico.jobs.problems import explain_errors, shortened
 from grafico.jobs.provenance import store_of
 from grafico.jobs.schema import Job
 
@@ -58,7 +58,7 @@ def read_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> tuple[
     for key, value in given.items():
         if value is not None:
             data[key] = value
-            overridden[(key,)] = f"--{key} {value}"
+            overridden[(key,)] = f"--{key} {shortened(str(value))}"
     if data.get("name") is None:
         data["name"] = re.sub(r"[^A-Za-z0-9_.+-]", "-", path.stem)[:64].lstrip("_.+-") or "job"
     document = replace(document, data=data, overridden=overridden)
@@ -91,7 +91,7 @@ def load_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> Loaded
         job = job.model_copy(update={"knowledge": job.knowledge.model_copy(update={"store": store})})
     if graph.check is not None:
         try:
-            with store_of(job):
+            with store_of(job), blame(job.graph, "the check"):
                 graph.check(request)
         except BadInput as error:
             spot = _spot(error, document)
@@ -122,7 +122,8 @@ def validate_request(job: Job, graph: Any, document: Document) -> BaseModel:
     """
     request_type: type[BaseModel] = graph.request_type
     try:
-        return request_type.model_validate(job.input)
+        with blame(job.graph, "the request model"):
+            return request_type.model_validate(job.input)
     except ValidationError as error:
         raise explain_errors(error, document, request_type, ("input",)) from None
     except BadInput as error:

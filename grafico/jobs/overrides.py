@@ -9,7 +9,7 @@ from typing import Any
 from grafico.calculations import Json
 from grafico.errors import JobError
 from grafico.jobs.document import Document, Place, parse_yaml
-from grafico.jobs.problems import dotted
+from grafico.jobs.problems import dotted, shortened
 
 __all__ = ["apply_overrides", "parse_override"]
 
@@ -26,16 +26,29 @@ def parse_override(text: str) -> tuple[Place, Json]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise JobError(f"--set {text}: expected KEY=VALUE", hint="for example --set input.level.basis=def2-SVP")
+        raise JobError(
+            f"--set {shortened(text)}: expected KEY=VALUE", hint="for example --set input.level.basis=def2-SVP"
+        )
     place: list[str | int] = []
     for part in key.strip().split("."):
         match = _KEY.fullmatch(part)
         if match is None:
-            raise JobError(f"--set {text}: '{key}' is no key", hint="write keys as input.levels[0].basis")
+            raise JobError(
+                f"--set {shortened(text)}: '{shortened(key)}' is no key", hint="write keys as input.levels[0].basis"
+            )
         name = match["key"]
         place.append(int(name) if name.isdigit() and place else name)
         place += [int(index) for index in re.findall(r"\d+", match["indices"])]
-    return tuple(place), parse_yaml(value, f"--set {key.strip()}")[0]
+    where = f"--set {shortened(key.strip())}"
+    try:
+        return tuple(place), parse_yaml(value, where)[0]
+    except JobError as error:
+        if "\n" in value:
+            raise
+        # It is one line; which one need not be said.
+        message = re.sub(f"^{re.escape(where)}, line \\d+(, column \\d+)?", f"--set {shortened(text)}", error.message)
+        hint = "quote it for the shell, as in --set 'input.numbers=[1, 2]'" if "not YAML" in message else error.hint
+        raise JobError(message, hint=hint) from None
 
 
 def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
@@ -51,7 +64,7 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
     for text in overrides:
         place, value = parse_override(text)
         _put(data, place, value, text)
-        given[place] = f"--set {text}"
+        given[place] = f"--set {shortened(text)}"
     return replace(document, data=data, overridden=given)
 
 
@@ -63,12 +76,16 @@ def _put(data: Any, place: Place, value: Json, text: str) -> None:
         last = depth == len(place) - 1
         if isinstance(current, list):
             if not isinstance(part, int) or part >= len(current):
-                raise JobError(f"--set {text}: {before} is a list of {len(current)}", hint="indices start at 0")
+                raise JobError(
+                    f"--set {shortened(text)}: {before} is a list of {len(current)}", hint="indices start at 0"
+                )
         elif isinstance(current, dict):
             if not last and current.get(part) is None:
                 current[part] = {}
         else:
-            raise JobError(f"--set {text}: {before} is {current!r}, not a mapping", hint=f"set {before} itself")
+            raise JobError(
+                f"--set {shortened(text)}: {before} is {current!r}, not a mapping", hint=f"set {before} itself"
+            )
         if last:
             current[part] = value
         else:

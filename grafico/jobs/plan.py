@@ -13,7 +13,7 @@ from grafico.cluster.placement import demand, refusal, taken
 from grafico.errors import ProfileError
 from grafico.graphs import Foreseen
 from grafico.graphs.drawing import draw_graph
-from grafico.jobs.catalog import extra_for
+from grafico.jobs.catalog import blame, extra_for
 from grafico.jobs.files import files_of
 from grafico.jobs.launch import Prepared
 from grafico.jobs.outline import graph_lines
@@ -95,7 +95,7 @@ def foreseen_of(prepared: Prepared) -> Sequence[Foreseen]:
     graph = prepared.loaded.graph
     if graph.foresee is None:
         return ()
-    with store_of(prepared.loaded.job):
+    with store_of(prepared.loaded.job), blame(prepared.loaded.job.graph, "the forecast"):
         return tuple(graph.foresee(prepared.loaded.request))
 
 

@@ -14,11 +14,12 @@ from grafico.calculations import Json
 from grafico.errors import JobError
 from grafico.jobs.document import Document, Place
 
-__all__ = ["did_you_mean", "explain_errors"]
+__all__ = ["did_you_mean", "dotted", "explain_errors", "shortened"]
 
 MAX_PROBLEMS = 12
 
 _QUOTABLE = {"string_type", "string_sub_type"}
+_LIST = re.compile(r"must be a valid (tuple|list|set|frozenset)")
 _SHOULD = re.compile(r"^(Input|String|List|Dictionary|Tuple|Value|Set|Data|Number|Decimal) should ")
 
 
@@ -27,6 +28,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_folded = {item.casefold(): item for item in known}
     close = get_close_matches(word.casefold(), list(by_folded), n=1, cutoff=0.6)
     return f"; did you mean '{by_folded[close[0]]}'?" if close else ""
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """Return a text that a message can hold."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def explain_errors(error: ValidationError, document: Document, model: type[BaseModel], prefix: Place = ()) -> JobError:
@@ -58,7 +65,7 @@ def explain_errors(error: ValidationError, document: Document, model: type[BaseM
             del found[place]
     lines = []
     for place, texts in sorted(found.items(), key=lambda item: document.lines.get(item[0], 0)):
-        spot = [part for part in (document.position(place), dotted(place)) if part]
+        spot = [part for part in (document.position(place), shortened(dotted(place))) if part]
         # Several texts for one place are the members of a union: any of them would do.
         lines.append(f"{', '.join(spot)}: {', or '.join(texts)}" if spot else ", or ".join(texts))
     if len(lines) == 1:
@@ -117,7 +124,9 @@ def _describe(item: Any, model: type[BaseModel]) -> str:
         known = sorted({name for owner in _types_at(model, loc) for name in _names(owner)})
         listed = f" ({', '.join(known)})" if known else ""
         return f"must be keys with values{listed}, came {_show(came)}"
-    text = _SHOULD.sub("must ", item["msg"]).replace(" after validation", "")
+    if kind == "string_pattern_mismatch" and about:
+        return f"cannot be {_show(came)}: {about}"
+    text = _LIST.sub("must be a list", _SHOULD.sub("must ", item["msg"])).replace(" after validation", "")
     text = text.replace(", unable to parse string as a number", "").replace(
         ", unable to parse string as an integer", ""
     )

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import Field
 
 from grafico.calculations import Json, Model
+from grafico.jobs.catalog import said
 
 __all__ = ["HasTables", "Table", "tables_of"]
 
@@ -32,11 +33,17 @@ class HasTables(Protocol):
 
 
 def tables_of(result: object) -> list[Table]:
-    """Return the tables that a result offers; none if it offers none."""
-    offered = getattr(result, "tables", None)
-    if callable(offered):
-        offered = offered()
-    return [_table(item) for item in offered or ()]
+    """Return the tables that a result offers; none if it offers none.
+
+    Where making them fails, a table says so: the result itself is there.
+    """
+    try:
+        offered = getattr(result, "tables", None)
+        if callable(offered):
+            offered = offered()
+        return [_table(item) for item in offered or ()]
+    except Exception as error:  # noqa: BLE001 - whatever a science raises here, its result is there
+        return [Table(title=f"the result cannot show its tables: {said(error)}", columns=())]
 
 
 def _table(item: Any) -> Table:

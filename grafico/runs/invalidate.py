@@ -9,6 +9,7 @@ A failure that its node handled, going on from it, is a result like any other: o
 may still end it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,11 +66,14 @@ class ResumePlan:
     def describe(self) -> list[str]:
         """Return what will happen, one line each."""
         lines = [
-            f"{r.what} in {r.node or 'its node'}, lane {member_of(r.lane) or 'root'}: {r.why}" for r in self.retries
+            f"again: {r.what}{f' in {r.node}' if r.node and r.node not in r.what else ''}"
+            f"{f', lane {member_of(r.lane)}' if r.lane else ''}: {r.why}"
+            for r in self.retries
         ]
         if self.retries:
             count = sum(len(places) for places in self.supersedes.values())
-            lines.append(f"{count} records in {len(self.lanes)} lanes are superseded; committed outcomes are reused")
+            records = "1 record" if count == 1 else f"{count} records"
+            lines.append(f"{records} of the journal no longer count; committed outcomes are reused")
         if self.kept_failures:
             lines.append(f"{self.kept_failures} failed calculations are kept as they are")
         if self.handled_failures:
@@ -337,5 +341,7 @@ def match_lane(lanes: Iterable[str], wanted: str) -> str:
 
 
 def listing(lanes: Sequence[str]) -> str:
-    """Return the first few of many lanes."""
-    return ", ".join(lanes[:20]) + (f" and {len(lanes) - 20} more" if len(lanes) > 20 else "")
+    """Return the first few of many lanes, each by its members' keys, or by its path where these mean another as well."""
+    members = Counter(map(member_of, lanes))
+    names = [member if members[member := member_of(lane)] == 1 else lane for lane in lanes[:20]]
+    return ", ".join(names) + (f" and {len(lanes) - 20} more" if len(lanes) > 20 else "")

@@ -66,7 +66,9 @@ def route(data: Data) -> str:
     """Tell of a route, with who chose it and why, and what guards forbade."""
     chosen = data.get("successor")
     text = f"routed to {chosen}" if chosen else "no successor"
-    text += f" by {data.get('by', 'nobody')}"
+    by = data.get("by", "nobody")
+    if chosen:
+        text += CHOSEN_BY.get(by, f" by {by}")
     if data.get("by") not in {"forced", "rule"}:
         text += f" (confidence {data.get('confidence', 1.0):g})"
     if data.get("reasoning"):
@@ -74,6 +76,14 @@ def route(data: Data) -> str:
     for name, why in vetoes(data.get("vetoes")):
         text += f"; {name} was vetoed: {short(why)}"
     return text
+
+
+CHOSEN_BY = {
+    "forced": ", the only way",
+    "rule": ", as the rule says",
+    "node": ", as the node says",
+    "exit": ", as was asked",
+}
 
 
 def vetoes(given: Any) -> Iterable[tuple[str, str]]:

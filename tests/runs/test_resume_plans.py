@@ -250,9 +250,9 @@ def test_a_lane_is_meant_by_path_end_or_member(wanted: str, lane: str) -> None:
 
 
 def test_a_lane_that_is_not_there_or_not_the_only_one_is_an_error_with_a_list() -> None:
-    with pytest.raises(RunError, match=r"'conf-1' matches 2 lanes: 0\.0:gas/1\.0:conf-1, 0\.0:smd/1\.0:conf-1"):
+    with pytest.raises(RunError, match=r"'conf-1' matches 2 lanes: gas/conf-1, smd/conf-1"):
         match_lane(LANES, "conf-1")
-    with pytest.raises(RunError, match=r"no lane 'conf-9'; there are 0\.0:gas"):
+    with pytest.raises(RunError, match=r"no lane 'conf-9'; there are gas"):
         match_lane(LANES, "conf-9")
     with pytest.raises(RunError, match="the run has no lanes"):
         match_lane([], "x")

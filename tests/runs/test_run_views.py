@@ -78,7 +78,7 @@ def test_the_story_of_a_lane_tells_attempts_routes_and_resumes_with_reasons(run:
         "resumed:",
         "square in b (not_converged: no square for 2.0)",
         "square succeeded",
-        "routed to Second by forced",
+        "routed to Second, the only way",
         "opened 2 lanes of square: part0, part1",
         "lane b/part0 ended in success",
         "the lane ended in success",
@@ -110,12 +110,12 @@ def test_vetoes_are_told_with_their_reasons(run: Run) -> None:
 
     asyncio.run(scene())
     [event] = [event for event in read_run(run.paths.root).story() if event.kind == "route"]
-    assert event.text == "routed to Hessian by forced; TDDFT was vetoed: unverified geometry: no frequencies yet"
+    assert event.text == "routed to Hessian, the only way; TDDFT was vetoed: unverified geometry: no frequencies yet"
 
 
 def test_a_lane_that_is_not_there_is_an_error_that_lists_those_that_are(run: Run) -> None:
     walk(run)
-    with pytest.raises(RunError, match="no lane 'z'; there are 0"):
+    with pytest.raises(RunError, match="no lane 'z'; there are a, b"):
         read_run(run.paths.root).story("z")
     with pytest.raises(RunError, match="'part0' matches 2 lanes"):
         read_run(run.paths.root).lane("part0")
