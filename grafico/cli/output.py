@@ -139,14 +139,15 @@ def report(error: GraficoError, *, as_json: bool = False) -> int:
 
 def report_unexpected(error: BaseException, *, as_json: bool = False) -> int:
     """Write the details of an unexpected exception to a file, and say where they are; return the exit code."""
-    path = write_details(error)
+    try:
+        path: Path | None = write_details(error)
+    except OSError:
+        path = None  # no folder for temporary files, or no room in it
     summary = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
     if as_json:
-        print_json({"error": summary, "details": str(path), "exit_code": FAILED})
-    say(
-        f"grafico: an unexpected error: {summary}\n"
-        f"  → the details are in {path}; please report it with them (GRAFICO_DEBUG=1 shows them)"
-    )
+        print_json({"error": summary, "details": str(path) if path else None, "exit_code": FAILED})
+    where = f"the details are in {path}; please report it with them" if path else "please report it with its details"
+    say(f"grafico: an unexpected error: {summary}\n  → {where} (GRAFICO_DEBUG=1 shows them)")
     return FAILED
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from grafico.calculations import Json
 from grafico.errors import RunError
 from grafico.jobs.stopping import cancel_marker
-from grafico.runs import Run, RunStatus
+from grafico.runs import Run, RunStatus, read_run
 from grafico.runs.lock import Holder, read_holder
 
 __all__ = ["cancel"]
@@ -54,11 +54,10 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
     while time.monotonic() < deadline:
         now = read_holder(run.paths)
         if now != holder or holder.process.alive() is False:
-            return {
-                "run": run.name,
-                "stopped": True,
-                "message": f"{run.name} stopped; `grafico resume` goes on with it",
-            }
+            status = read_run(run.paths.root).status
+            going_on = f"stopped; `grafico resume {run.name}` goes on with it"
+            words = going_on if status in {RunStatus.INTERRUPTED, RunStatus.RUNNING} else f"had ended before ({status})"
+            return {"run": run.name, "stopped": True, "message": f"{run.name} {words}"}
         time.sleep(LOOK_S)
     return {"run": run.name, "stopped": False, "message": f"{holder} was asked to stop {run.name}, and has not yet"}
 

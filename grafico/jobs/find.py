@@ -23,6 +23,8 @@ def find(text: str, base: Path) -> Path:
     RunNotFound
         No run matches, or several do.
     """
+    if not text:
+        raise RunNotFound("the name of a run is missing", hint="`grafico list` shows them; 'last' is the newest")
     if text == "last" and not (base / "last").exists():
         runs = find_runs(base)
         if not runs:

@@ -86,7 +86,7 @@ def outlook(view: RunView, *, seconds: float | None = None, shown: Path | None =
     lines = [f"{view.name}: {state_of(view.status)}{took}"]
     lanes = {
         "waiting": counts.lanes_pending,
-        "running": counts.lanes_running,
+        "running" if view.status is RunStatus.RUNNING else "begun": counts.lanes_running,
         "done": counts.lanes_done,
         "failed": counts.lanes_failed,
         "left behind": counts.lanes_cancelled,

@@ -13,6 +13,7 @@ from grafico.runs import Run, RunPaths, RunStatus, read_run
 __all__ = ["EXIT_CODES", "Ended", "exit_code", "read_tables", "settled", "write_results"]
 
 RESULT, TABLES = "result.json", "tables.json"
+_TABLES = TypeAdapter(tuple[Table, ...])
 
 EXIT_CODES = {
     RunStatus.FINISHED: 0,
@@ -94,7 +95,8 @@ def _write(run: Run, name: str, value: Json) -> None:
 def read_tables(paths: RunPaths) -> tuple[Table, ...]:
     """Return the tables that were written when the run ended; none if there were none."""
     try:
-        data = json.loads(paths.result(TABLES).read_bytes())
-    except (OSError, ValueError):
+        return _TABLES.validate_json(paths.result(TABLES).read_bytes())
+    except FileNotFoundError:
         return ()
-    return tuple(Table.model_validate(item) for item in data)
+    except (OSError, ValueError) as error:
+        return (Table(title=f"{TABLES} cannot be read: {str(error).partition(chr(10))[0]}", columns=()),)

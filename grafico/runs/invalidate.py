@@ -82,7 +82,7 @@ class ResumePlan:
             lines.append(
                 "nothing to do again: the run has ended"
                 if self.ended
-                else "nothing to do again: it goes on where it stopped"
+                else "it goes on where it stopped"
             )
         return lines
 

@@ -232,7 +232,9 @@ def find_run(name: str, base: Path | str = "runs") -> Path:
         return given
     runs = sorted(_runs(Path(base)))
     found = [path for path in runs if path.name == name]
-    found = found or [path for path in runs if path.name.startswith(name) or path.name.endswith(f"-{name}")]
+    # A job of that very name comes before those whose names only begin like it.
+    found = found or [path for path in runs if CREATED.sub("", path.name) == name or path.name.endswith(f"-{name}")]
+    found = found or [path for path in runs if name and path.name.startswith(name)]
     if len(found) == 1:
         return found[0]
     if found:

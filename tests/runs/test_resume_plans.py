@@ -229,7 +229,7 @@ def test_a_fresh_run_has_nothing_to_do_again(run: Run) -> None:
     plan = plan_resume(run)
     assert plan.empty
     assert not plan.nothing_to_do
-    assert plan.describe() == ["nothing to do again: it goes on where it stopped"]
+    assert plan.describe() == ["it goes on where it stopped"]
 
 
 LANES = ["0.0:gas", "0.0:gas/1.0:conf-1", "0.0:smd", "0.0:smd/1.0:conf-1", "0.0:smd/1.0:conf-2"]
