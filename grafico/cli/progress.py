@@ -138,7 +138,8 @@ class Panel(Silent):
         handed = list(self.tally.running.values())
         if self.cluster is None:
             return [], len(handed)
-        running = [label for worker in self.cluster.snapshot() for label in worker.labels]
+        # What was sent ahead to a worker whose slots are all busy waits there.
+        running = [label for worker in self.cluster.snapshot() for label in worker.labels[: worker.busy]]
         return running, max(0, len(handed) - len(running))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["print_lines", "print_tables", "show_table"]
 
-GAP = "   "
+GAP, TIGHT = "   ", "  "
 TALL = 2.5
 """Lines a row beyond which a table is told row by row instead."""
 
@@ -61,20 +61,20 @@ def show_table(
     values = [[*row, *([None] * len(names))][: len(names)] for row in map(list, rows)]
     if console.is_terminal:
         for name in expendable:
-            if sum(_least(names, values)) + len(GAP) * (len(names) - 1) <= console.width:
+            if sum(_least(names, values)) + len(TIGHT) * (len(names) - 1) <= console.width:
                 break
             index = names.index(name)
             names, values = _without(names, index), [_without(row, index) for row in values]
-    cells = [[cell_text(value) for value in row] for row in values]
     if title:
         _put(console, title.translate(_CONTROL), "bold")
     if not names:
         return
-    widths = _fit(names, values, console.width if console.is_terminal else None)
-    if widths is None:
-        _tell(console, names, cells)
+    fitting = _fit(names, values, console.width if console.is_terminal else None)
+    if fitting is None:
+        _tell(console, names, [[cell_text(value) for value in row] for row in values])
     else:
-        _draw(console, names, values, cells, widths)
+        widths, gap = fitting
+        _draw(console, names, values, widths, gap)
     _put(console, "")
 
 
@@ -118,15 +118,13 @@ def _least(names: Sequence[str], values: Sequence[Sequence[Any]]) -> list[int]:
     ]
 
 
-def _fit(names: Sequence[str], values: Sequence[Sequence[Any]], room: int | None) -> list[int] | None:
-    """Return the width of each column, or ``None`` when the table does not fit."""
+def _fit(names: Sequence[str], values: Sequence[Sequence[Any]], room: int | None) -> tuple[list[int], str] | None:
+    """Return the width of each column and what goes between them, or ``None`` when the table does not fit."""
     columns = _columns(names, values)
     widths = [max(_length(line) for text in texts for line in text.split("\n")) for texts in columns]
-    if room is None:
-        return widths
-    room -= len(GAP) * (len(names) - 1)
-    if sum(widths) <= room:
-        return widths
+    if room is None or sum(widths) + len(GAP) * (len(names) - 1) <= room:
+        return widths, GAP
+    room -= len(TIGHT) * (len(names) - 1)
     least = _least(names, values)
     if sum(least) > room:
         return None
@@ -137,29 +135,29 @@ def _fit(names: Sequence[str], values: Sequence[Sequence[Any]], room: int | None
     height = sum(
         max(len(_wrap(cell_text(value), width)) for value, width in zip(row, widths, strict=True)) for row in values
     )
-    return widths if height <= TALL * len(values) else None
+    return (widths, TIGHT) if height <= TALL * len(values) else None
 
 
 def _draw(
     console: "Console",
     names: Sequence[str],
     values: Sequence[Sequence[Any]],
-    cells: Sequence[Sequence[str]],
     widths: Sequence[int],
+    gap: str,
 ) -> None:
     right = [
         any(row[i] is not None for row in values) and all(_is_number(row[i]) for row in values if row[i] is not None)
         for i in range(len(names))
     ]
-    for line in _lines(names, widths, right):
+    for line in _lines(names, widths, right, gap):
         _put(console, line, "bold")
-    _put(console, "─" * (sum(widths) + len(GAP) * (len(widths) - 1)))
-    for row in cells:
-        for line in _lines(row, widths, right):
+    _put(console, "─" * (sum(widths) + len(gap) * (len(widths) - 1)))
+    for row in values:
+        for line in _lines([cell_text(value) for value in row], widths, right, gap):
             _put(console, line)
 
 
-def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], gap: str) -> list[str]:
     """Return the lines of one row."""
     parts = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
@@ -169,7 +167,7 @@ def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
             text = part[index] if index < len(part) else ""
             space = " " * max(0, width - _length(text))
             line.append(f"{space}{text}" if to_right else f"{text}{space}")
-        lines.append(GAP.join(line).rstrip())
+        lines.append(gap.join(line).rstrip())
     return lines
 
 

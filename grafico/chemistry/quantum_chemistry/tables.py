@@ -16,7 +16,7 @@ MANY = 60
 
 def result_tables(result: "QCResult") -> tuple[Mapping[str, Json], ...]:
     """Return one table of the molecule's numbers, and where they were asked for, of modes, excitations and charges."""
-    found = (_numbers(result), _vibrations(result), _excitations(result), _charges(result))
+    found = (_numbers(result), _vibrations(result), _excitations(result), _charges(result), _notes(result))
     return tuple(table for table in found if table is not None)
 
 
@@ -46,7 +46,6 @@ def _numbers(result: "QCResult") -> Mapping[str, Json] | None:
         rows.append(("dipole moment", f"{(x * x + y * y + z * z) ** 0.5:.4f}", "debye"))
         if result.electronic.gap_ev is not None:
             rows.append(("HOMO–LUMO gap", f"{result.electronic.gap_ev:.4f}", "eV"))
-    rows += [("note", note, "") for note in result.notes]
     if not rows:
         return None
     return {"title": f"{result.label}, {result.level.label}", "columns": ("", "value", "unit"), "rows": rows}
@@ -91,6 +90,12 @@ def _charges(result: "QCResult") -> Mapping[str, Json] | None:
         for number, symbol in enumerate(result.atoms.symbols, 1)
     ]
     return _table("charges / e", ("atom", "element", *given), rows)
+
+
+def _notes(result: "QCResult") -> Mapping[str, Json] | None:
+    if not result.notes:
+        return None
+    return {"title": "", "columns": ("to know",), "rows": [(note,) for note in result.notes]}
 
 
 def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Json, ...]]) -> Mapping[str, Json]:
