@@ -164,3 +164,10 @@ def test_an_input_that_holds_a_set_is_refused_because_its_key_would_change_betwe
         @calculation(version="1")
         def unordered(value: Outer, ctx: WorkContext) -> Doubled:
             return Doubled(energy=0.0)
+
+
+def test_what_runs_without_a_gpu_gets_the_memory_that_it_needs_there() -> None:
+    wanted = Resources(gpu="slot", gpu_memory_mib=4000, memory_mib=2000, memory_without_gpu_mib=9000)
+    assert wanted.without_gpu() == Resources(memory_mib=9000)
+    assert Rung(note="on CPUs", gpu="none").apply(wanted) == Resources(memory_mib=9000)
+    assert Resources(memory_mib=3000).without_gpu() == Resources(memory_mib=3000)

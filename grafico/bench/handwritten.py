@@ -62,23 +62,24 @@ def mean_field(geometry: Geometry, level: dict[str, Any]) -> Any:
     return method
 
 
-def excite(method: Any, roots: int, *, solvated: bool) -> list[float]:
+def excite(method: Any, states: dict[str, Any], *, solvated: bool) -> list[float]:
     """Return excitation energies in hartree."""
-    solver = method.TDDFT(equilibrium_solvation=False) if solvated else method.TDDFT()
-    solver.nstates = roots
-    solver.conv_tol = 1e-5
+    make = method.TDA if states["tda"] else method.TDDFT
+    solver = make(equilibrium_solvation=False) if solvated else make()
+    solver.nstates = states["roots"]
+    solver.conv_tol = states["convergence"]
     solver.max_cycle = 100
     solver.kernel()
     solver.oscillator_strength()
     return [float(energy) for energy in solver.e]
 
 
-def refine(task: tuple[Geometry, dict[str, Any], int, bool]) -> tuple[Geometry, float, list[float], Any]:
+def refine(task: tuple[Geometry, dict[str, Any], dict[str, Any], bool]) -> tuple[Geometry, float, list[float], Any]:
     """Optimize one conformer, take its frequencies where asked, and excite it."""
     from pyscf.geomopt.geometric_solver import optimize
     from pyscf.hessian import thermo
 
-    geometry, level, roots, with_frequencies = task
+    geometry, level, wanted, with_frequencies = task
     start = mean_field(geometry, level)
     scanner = start.nuc_grad_method().as_scanner()
     molecule = optimize(scanner, maxsteps=100)
@@ -88,17 +89,17 @@ def refine(task: tuple[Geometry, dict[str, Any], int, bool]) -> tuple[Geometry, 
     method.kernel(dm0=scanner.base.make_rdm1())
     if with_frequencies:
         thermo.harmonic_analysis(method.mol, method.Hessian().kernel())
-    states = excite(method, roots, solvated=bool(level["solvent"]))
+    states = excite(method, wanted, solvated=bool(level["solvent"]))
     final = [[a, *map(float, p)] for a, p in zip(molecule.elements, molecule.atom_coords(unit="Ang"), strict=True)]
     return final, float(method.e_tot), states, method.make_rdm1()
 
 
-def reuse(task: tuple[Geometry, dict[str, Any], int, Any]) -> tuple[Geometry, float, list[float], Any]:
+def reuse(task: tuple[Geometry, dict[str, Any], dict[str, Any], Any]) -> tuple[Geometry, float, list[float], Any]:
     """Excite a conformer in a solvent at a geometry that is given."""
-    geometry, level, roots, density = task
+    geometry, level, wanted, density = task
     method = mean_field(geometry, level)
     method.kernel(dm0=density)
-    return geometry, float(method.e_tot), excite(method, roots, solvated=bool(level["solvent"])), None
+    return geometry, float(method.e_tot), excite(method, wanted, solvated=bool(level["solvent"])), None
 
 
 def draw(curves: dict[str, list[tuple[float, list[float]]]], path: Path) -> None:
@@ -135,11 +136,11 @@ def main(plan_path: Path, result_path: Path) -> None:
         for environment in plan["environments"]:
             source = environment["geometries"]
             if source is None:
-                tasks = [(c, environment["level"], plan["roots"], plan["frequencies"]) for c in plan["conformers"]]
+                tasks = [(c, environment["level"], plan["states"], plan["frequencies"]) for c in plan["conformers"]]
                 found[environment["name"]] = pool.map(refine, tasks, chunksize=1)
             else:
                 chosen = [found[source][index] for index in environment["members"]]
-                shared = [(c[0], environment["level"], plan["roots"], c[3]) for c in chosen]
+                shared = [(c[0], environment["level"], plan["states"], c[3]) for c in chosen]
                 found[environment["name"]] = pool.map(reuse, shared, chunksize=1)
     draw({name: [(c[1], c[2]) for c in conformers] for name, conformers in found.items()}, result_path)
     energies = {name: [c[1] for c in conformers] for name, conformers in found.items()}

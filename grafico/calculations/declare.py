@@ -29,11 +29,13 @@ class Rung(Model):
 
     def apply(self, resources: Resources) -> Resources:
         """Return the resources of the next attempt."""
-        gpu = resources.gpu if self.gpu is None or resources.gpu == "none" else self.gpu
+        if self.gpu == "none":
+            resources = resources.without_gpu()
         return resources.model_copy(
             update={
-                "gpu": gpu,
-                "gpu_memory_mib": 0 if gpu == "none" else round(resources.gpu_memory_mib * self.scale_memory),
+                "gpu": resources.gpu if self.gpu is None or resources.gpu == "none" else self.gpu,
+                "gpu_memory_mib": round(resources.gpu_memory_mib * self.scale_memory),
+                "memory_without_gpu_mib": round(resources.memory_without_gpu_mib * self.scale_memory),
                 "memory_mib": round(resources.memory_mib * self.scale_memory),
                 "walltime_s": resources.walltime_s * self.scale_walltime,
             }

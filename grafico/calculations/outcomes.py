@@ -52,8 +52,18 @@ class Resources(Model):
     )
     gpu_memory_mib: int = Field(default=0, ge=0, description="GPU memory, MiB")
     cpus: int = Field(default=1, ge=1, description="CPU threads")
-    memory_mib: int = Field(default=2048, ge=1, description="memory, MiB")
+    memory_mib: int = Field(default=2048, ge=1, description="memory of the host, MiB")
+    memory_without_gpu_mib: int = Field(
+        default=0, ge=0, description="memory of the host where it gets no GPU, if that is more, MiB"
+    )
     walltime_s: float = Field(default=3600.0, gt=0, description="seconds after which it is killed")
+
+    def without_gpu(self) -> "Resources":
+        """Return what it needs on CPUs alone."""
+        memory = max(self.memory_mib, self.memory_without_gpu_mib)
+        return self.model_copy(
+            update={"gpu": "none", "gpu_memory_mib": 0, "memory_mib": memory, "memory_without_gpu_mib": 0}
+        )
 
 
 class FailureKind(StrEnum):

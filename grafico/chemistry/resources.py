@@ -66,11 +66,15 @@ def dft_resources(
         memory += 100 * n * n * 8 / 2**20
     seconds = _SECONDS[kind] * max(0.02, (n / 140) ** 3) * (5.0 if level.solvent else 1.0)
     seconds *= 1.0 if level.density_fit else 2.0
+    memory = max(2048.0, memory)
+    # On a GPU the matrices are its own; the host holds what goes to and fro, and integrals that the card has no room for.
+    on_host = memory if placement == "none" else max(2048.0, min(memory, 3000 + three_index / 2))
     return Resources(
         gpu=placement,
         gpu_memory_mib=0 if placement == "none" else round(min(2000 + 3 * three_index + surface / 3, 70_000)),
         cpus=cpus,
-        memory_mib=round(max(2048, memory)),
+        memory_mib=round(on_host),
+        memory_without_gpu_mib=0 if placement == "none" else round(memory),
         walltime_s=max(1800.0, _SAFETY * seconds),
     )
 

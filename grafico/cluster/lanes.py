@@ -16,7 +16,7 @@ from grafico.cluster.execute import execute
 from grafico.cluster.launch import LocalWorker
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.order import Reply
-from grafico.cluster.placement import Backlog, Demand, Placed, WorkerView, demand, refusal
+from grafico.cluster.placement import Backlog, Demand, Placed, WorkerView, demand, placed, refusal
 from grafico.cluster.profile import Profile
 from grafico.errors import GraficoError
 from grafico.runs import OutcomeStore, RunPaths, read_starts
@@ -98,6 +98,7 @@ class Cluster:
         name = (task.key, task.attempt)
         work = self._works.get(name)
         if work is None:
+            task = task.model_copy(update={"resources": placed(task.resources, self.specs)})
             need = demand(task.resources, self.specs)
             work = Work(task, need, asyncio.get_running_loop().create_future())
             self._works[name] = work
@@ -233,8 +234,8 @@ class Cluster:
         self._pumping = False
         if self._draining or self._client is None:
             return
-        for placed in self._backlog.place():
-            self._send(placed)
+        for found in self._backlog.place():
+            self._send(found)
 
     def _send(self, placed: Placed[Work]) -> None:
         work = placed.item

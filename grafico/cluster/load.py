@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grafico.cluster.profile import LAPTOP, Pool, Profile
+from grafico.cluster.profile import GPU1, LAPTOP, Pool, Profile
 from grafico.errors import ProfileError
 
 __all__ = ["BUILTIN", "known_profiles", "load_profile"]
 
-BUILTIN = {LAPTOP.name: LAPTOP}
+BUILTIN = {profile.name: profile for profile in (LAPTOP, GPU1)}
 FOLDER = Path("cluster")
 DEEPEST = 10
 LARGEST = 256 * 1024

@@ -18,7 +18,7 @@ from grafico.calculations import Model, Resources
 from grafico.cluster.layout import WorkerSpec
 from grafico.errors import ProfileError
 
-__all__ = ["Backlog", "Demand", "WorkerView", "demand", "refusal", "threads_for"]
+__all__ = ["Backlog", "Demand", "WorkerView", "demand", "placed", "refusal", "threads_for"]
 
 ItemT = TypeVar("ItemT")
 
@@ -62,13 +62,19 @@ class WorkerView(Model):
     labels: tuple[str, ...] = Field(default=(), description="what runs there")
 
 
+def placed(resources: Resources, workers: Sequence[WorkerSpec]) -> Resources:
+    """Return what a calculation needs among these workers: where there is no GPU at all, what it needs on CPUs."""
+    return resources if any(worker.is_gpu for worker in workers) else resources.without_gpu()
+
+
 def demand(resources: Resources, workers: Sequence[WorkerSpec]) -> Demand:
     """Return what resources mean among these workers.
 
     A calculation that wants a GPU gets CPUs instead in a cluster that has no GPU at all: the same job file runs on a
     laptop. What it computes is the same; its outcome says ``device: cpu``.
     """
-    if resources.gpu != "none" and any(worker.is_gpu for worker in workers):
+    resources = placed(resources, workers)
+    if resources.gpu != "none":
         return Demand(
             True, resources.gpu == "exclusive", resources.gpu_memory_mib, resources.cpus, resources.memory_mib
         )

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from grafico.calculations import Model
 
-__all__ = ["DEFAULT_SLOTS", "LAPTOP", "Pool", "Profile"]
+__all__ = ["DEFAULT_SLOTS", "GPU1", "LAPTOP", "Pool", "Profile"]
 
 DEFAULT_SLOTS = 3
 """Calculations that share one GPU (seed 002, Table 1: at most three calculations per GPU)."""
@@ -133,6 +133,13 @@ class Profile(Model):
             raise ValueError("pools: a machine has one pool of CPUs; give one without gpus")
         return self
 
+
+GPU1 = Profile(
+    name="gpu1",
+    description="one GPU of this machine, shared by three calculations, and its CPUs",
+    pools=(Pool(name="gpu", gpus=1), Pool(name="cpu")),
+)
+"""One GPU; needs no configuration either."""
 
 LAPTOP = Profile(
     name="laptop", description="the CPUs of this machine; needs no configuration", pools=(Pool(name="cpu"),)

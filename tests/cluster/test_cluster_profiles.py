@@ -5,7 +5,7 @@ import pytest
 from grafico.cluster import Pool, Profile, known_profiles, load_profile
 from grafico.cluster.hardware import parse_gpus, visible
 from grafico.cluster.layout import lay_out
-from grafico.cluster.profile import LAPTOP
+from grafico.cluster.profile import GPU1, LAPTOP
 from grafico.errors import ProfileError
 
 
@@ -26,13 +26,14 @@ def test_the_laptop_needs_no_file(tmp_path, monkeypatch):
     assert worker.cpus >= 1
     assert worker.memory_mib > 100
     assert not worker.is_gpu
-    assert known_profiles() == ["laptop"]
+    assert known_profiles() == ["gpu1", "laptop"]
 
 
 def test_profiles_of_the_checkout_are_read_by_name_and_by_path(pytestconfig, monkeypatch):
     monkeypatch.chdir(pytestconfig.rootpath)
     assert load_profile("laptop") == LAPTOP
     assert load_profile("cluster/laptop.yaml") == LAPTOP
+    assert load_profile("cluster/gpu1.yaml") == GPU1 == load_profile("gpu1")
     simulated = load_profile("sim-h100x4")
     workers = lay_out(simulated)
     assert [w.name for w in workers] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "cpu"]
