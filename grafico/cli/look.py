@@ -219,11 +219,13 @@ def explain(
              "data": dict(event.data)}
             for event in story
         ]  # fmt: skip
-        print_json({"run": view.name, "lane": found.path if found else "", "state": state, "story": events})
+        print_json({"run": view.name, "lane": found.path if found else "", "state": state, "story": events,
+                    "problems": list(view.problems)})  # fmt: skip
         return
     console = out()
     console.print(f"lane {found.member} ({found.path}) of {view.name}" if found else f"{view.name}")
     print_lines(console, (f"  {event}" for event in story))
+    print_lines(console, (f"  note: {problem}" for problem in view.problems))
     stands = state if found else state_of(view.status)
     if view.status is RunStatus.INTERRUPTED and state in {"running", "pending", "interrupted"}:
         stands += f"; nobody carries it out now: `grafico resume {view.name}` goes on"

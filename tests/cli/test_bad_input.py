@@ -67,7 +67,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "half a number": (f"{TOP}input:\n  numbers: [1.5]\n", "line 5, input.numbers[0]: must be a valid integer"),
     "an empty list": (f"{TOP}input:\n  numbers: []\n", "line 5, input.numbers"),
     "a wrong word": (with_input("  part: {method: sqare}\n"), "did you mean 'square'?"),
-    "a name with a slash": (f"name: ../x\n{with_input('')}", "line 1, name: must match"),
+    "a name with a slash": (f"name: ../x\n{with_input('')}", "line 1, name: cannot be"),
     "a long name": (f"name: {'x' * 300}\n{with_input('')}", "line 1, name"),
     "a number for a name": (f"name: 7\n{with_input('')}", "put it in quotes"),
     "an unknown graph": ("graph: ensemble-spectrm\ninput: {}\n", "line 1, graph: there is no graph 'ensemble-spectrm'; did you mean"),
@@ -140,7 +140,7 @@ def test_a_pipe_is_not_waited_for(grafico: Callable[..., Any], bench: Path) -> N
         (["--set", "seed"], "expected KEY=VALUE"),
         (["--set", "input.numbrs=[1]"], "--set input.numbrs=[1], input.numbrs: unknown key; did you mean 'numbers'?"),
         (["--set", "input.sleep_s=fast"], "--set input.sleep_s=fast"),
-        (["--name", "a/b"], "--name a/b, name: must match"),
+        (["--name", "a/b"], "--name a/b, name: cannot be"),
         (["--cluster", "laptob"], "laptob"),
     ],
 )

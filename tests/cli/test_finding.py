@@ -55,6 +55,15 @@ def test_a_run_folder_without_its_papers_is_one_message(runs: Path, grafico: Cal
         assert grafico("list", "--json").code == 0
 
 
+def test_a_story_that_cannot_be_read_says_so(runs: Path, grafico: Callable[..., Any]) -> None:
+    journal = runs / "journal" / "000001.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:2], b'{"x": garbage\n', *lines[3:]]))
+    assert "note: the journal is damaged" in grafico("explain", runs).out
+    assert "the journal is damaged" in grafico("explain", runs, "--json").json["problems"][0]
+    assert "note: the journal is damaged" in grafico("show", runs).out
+
+
 def test_an_unexpected_error_is_said_even_where_its_details_cannot_be_kept(
     runs: Path, grafico: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
