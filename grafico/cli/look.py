@@ -160,6 +160,10 @@ def logs(
 
     view = read_run(find(run_name, runs_dir))
     if lane is None:
+        if follow or tail is not None:
+            raise BadInput(
+                "--follow and --tail need a lane", hint=f"`grafico logs {view.name}` lists those that have a log"
+            )
         _list_logs(view, as_json=as_json)
         return
     path = view.paths.lane_log("" if lane in {"", "root"} else view.lane(lane).path)

@@ -79,11 +79,7 @@ class ResumePlan:
         if self.handled_failures:
             lines.append(f"{self.handled_failures} failed calculations stay: their nodes went on from them")
         if self.empty:
-            lines.append(
-                "nothing to do again: the run has ended"
-                if self.ended
-                else "it goes on where it stopped"
-            )
+            lines.append("nothing to do again: the run has ended" if self.ended else "it goes on where it stopped")
         return lines
 
     def body(self) -> dict[str, Json]:

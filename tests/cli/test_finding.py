@@ -28,6 +28,8 @@ def test_the_name_of_a_job_means_its_run_and_not_those_that_begin_like_it(
     assert said.code == 2
     assert "'tin' matches 2 runs" in said.err
     assert "the name of a run is missing" in grafico("show", "").err
+    assert "need a lane" in grafico("logs", runs, "--follow").err
+    assert "need a lane" in grafico("logs", runs, "--tail", 3).err
 
 
 def test_tables_that_are_damaged_are_said_and_do_no_harm(runs: Path, grafico: Callable[..., Any]) -> None:
