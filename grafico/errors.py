@@ -17,7 +17,8 @@
     │   ├── RunNotFound         no such run
     │   ├── RunLocked           another controller has the run
     │   ├── StaleController     a newer controller has taken over; this one must stop
-    │   └── JournalDamaged      a journal line that is neither whole nor merely torn
+    │   ├── JournalDamaged      a journal line that is neither whole nor merely torn
+    │   └── UnfitRecord         something that JSON cannot hold was to be journalled: fails the walk that asked for it
     ├── KnowledgeError          the knowledge base
     │   └── Conflict            a remote change that must not be overwritten
     └── CalculationError        raised by a calculation to fail with a kind (see calculations.py)
@@ -44,6 +45,7 @@ __all__ = [
     "RunLocked",
     "RunNotFound",
     "StaleController",
+    "UnfitRecord",
 ]
 
 
@@ -137,6 +139,10 @@ class StaleController(RunError):
 
 class JournalDamaged(RunError):
     """A journal line that is neither whole nor merely torn."""
+
+
+class UnfitRecord(RunError):
+    """Something that JSON cannot hold was to be journalled: a fault of the walk that asked for it, not of the folder."""
 
 
 class KnowledgeError(GraficoError):

@@ -19,6 +19,7 @@ from grafico.calculations.outcomes import (
     Provenance,
     Resources,
     Success,
+    unfit,
 )
 from grafico.calculations.work import Artifacts, WorkContext
 
@@ -43,4 +44,5 @@ __all__ = [
     "canonical_json",
     "content_key",
     "load_calculation",
+    "unfit",
 ]

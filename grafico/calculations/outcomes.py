@@ -1,10 +1,11 @@
 """What a calculation needs and what comes of it: resources, artifacts, outcomes, failures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union
+from math import isfinite
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, Union
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from grafico.errors import GraficoError
@@ -21,10 +22,42 @@ __all__ = [
     "Provenance",
     "Resources",
     "Success",
+    "unfit",
 ]
 
 Json: TypeAlias = Any
 """A JSON value: ``None``, ``bool``, ``int``, ``float``, ``str``, or lists and string-keyed dicts of these."""
+
+
+def plain(value: Any) -> Json:
+    """Return a value as JSON; what JSON cannot hold (NaN, an object) becomes text."""
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else str(float(value))
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump())
+    # Numbers and arrays of NumPy and its kin.
+    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+
+def unfit(value: Any, place: str = "") -> str:
+    """Return what in a value JSON cannot hold, with its place: ``result.total is nan``; empty if it holds all."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        parts: Iterator[tuple[str, Any]] = ((f"{place}.{key}" if place else str(key), v) for key, v in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{place}[{index}]", v) for index, v in enumerate(value))
+    elif value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
+        return ""
+    else:
+        return f"{place} is {value if isinstance(value, float) else 'a ' + type(value).__name__}"
+    return next((found for where, part in parts if (found := unfit(part, where))), "")
 
 
 class Model(BaseModel):
@@ -131,7 +164,10 @@ class Failure(Model):
     history: tuple[Attempt, ...] = ()
     signal: int | None = Field(default=None, description="signal that ended the process, for a crash")
     where: str = Field(default="", description="calculation or node that failed")
-    details: Mapping[str, Json] = Field(default_factory=dict, description="numbers that explain it")
+    # A failure must always be told: what explains it is often a number that has gone wrong.
+    details: Annotated[Mapping[str, Json], BeforeValidator(plain)] = Field(
+        default_factory=dict, description="numbers that explain it"
+    )
 
     @property
     def ok(self) -> Literal[False]:

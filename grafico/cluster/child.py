@@ -200,11 +200,8 @@ def explain(error: BaseException, task: CalculationTask) -> Failure:
 
 
 def failure(task: CalculationTask, kind: FailureKind, message: str, details: dict[str, Any] | None = None) -> Failure:
-    """Return a failure of a task; what JSON cannot hold in its details becomes text."""
-    import json
-
-    plain = json.loads(json.dumps(details or {}, default=str, allow_nan=True).replace("NaN", '"NaN"'))
-    return Failure(kind=kind, message=message, where=task.name, details=plain)
+    """Return a failure of a task."""
+    return Failure(kind=kind, message=message, where=task.name, details=details or {})
 
 
 def _with_hint(error: GraficoError) -> str:

@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from grafico.calculations import CalculationError, Failure, FailureKind
-from grafico.errors import BadInput, GraficoError, GraphDefinitionError, GraphStopped, ReplayMismatch, RunError
+from grafico.errors import (
+    BadInput,
+    GraficoError,
+    GraphDefinitionError,
+    GraphStopped,
+    ReplayMismatch,
+    RunError,
+    UnfitRecord,
+)
 
 __all__ = ["JoinFailed", "WalkFailed", "ends_the_run", "failure_from", "unwrap"]
 
@@ -46,6 +54,8 @@ def unwrap(error: Exception) -> Exception:
 
 def ends_the_run(error: BaseException) -> bool:
     """Tell faults of the machinery, which end the whole run, from what fails one walk."""
+    if isinstance(error, UnfitRecord):
+        return False
     return not isinstance(error, Exception) or isinstance(error, ReplayMismatch | RunError | GraphDefinitionError)
 
 
@@ -61,6 +71,8 @@ def failure_from(error: Exception, node: str) -> Failure:
         kind = kinds.pop() if len(kinds) == 1 else FailureKind.REFUSED
         details: dict[str, Any] = {"failed_lanes": {key: str(failure.kind) for key, failure in error.failed.items()}}
         return Failure(kind=kind, message=error.message, where=node, details=details)
+    if isinstance(error, UnfitRecord):
+        return Failure(kind=FailureKind.ENGINE_ERROR, message=f"node {node}: {error.message}", where=node)
     if isinstance(error, GraphStopped):
         return Failure(kind=FailureKind.REFUSED, message=error.message, where=node)
     if isinstance(error, BadInput):

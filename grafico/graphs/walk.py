@@ -6,8 +6,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pydantic_graph import End
 
-from grafico.calculations import Failure, Json, Outcome, Success
-from grafico.errors import GraphStopped
+from grafico.calculations import Failure, Json, Outcome, Success, unfit
+from grafico.errors import GraphStopped, UnfitRecord
 from grafico.graphs.asking import Told
 from grafico.graphs.context import Context
 from grafico.graphs.events import NodeChanged, NodeEntered
@@ -37,6 +37,7 @@ class Walk:
         "live",
         "node_id",
         "pending",
+        "result",
         "scope",
         "state",
         "step",
@@ -55,6 +56,8 @@ class Walk:
         self.pending: list[Record] = []
         self.ctx: Context[Any] | None = None
         self.told = Told()
+        self.result: Json = None
+        """What the journal keeps of the root's result."""
         self.ended_before = False
         """Whether the journal knew the end of this walk."""
 
@@ -73,6 +76,8 @@ class Walk:
                 async for _ in steps:
                     pass
                 result = steps.output
+            if not self.lane:
+                self.result = _result_json(result)
             outcome = Success.model_construct(output=result)
         except Exception as raised:
             error = unwrap(raised)
@@ -209,15 +214,25 @@ class Walk:
         if isinstance(outcome, Failure):
             data["failure"] = outcome.model_dump(mode="json")
         elif not self.lane:
-            data["result"] = _result_json(outcome.output)
+            data["result"] = self.result
         await self.record(Record(kind, position, data), durable=not self.lane)
 
 
 def _result_json(result: Any) -> Json:
-    """Return a result as JSON, or ``None`` for one that has no such form."""
+    """Return a result as JSON, or ``None`` for one that has no such form.
+
+    Raises
+    ------
+    UnfitRecord
+        It holds something that JSON cannot.
+    """
     if isinstance(result, BaseModel):
-        return result.model_dump(mode="json")
-    try:
-        return to_jsonable_python(result)
-    except (PydanticSerializationError, ValueError):
-        return None
+        value = result.model_dump(mode="json")
+    else:
+        try:
+            value = to_jsonable_python(result)
+        except (PydanticSerializationError, ValueError):
+            return None
+    if wrong := unfit(value, "result"):
+        raise UnfitRecord(f"{wrong}, which cannot be kept: results hold finite numbers and text")
+    return value

@@ -5,6 +5,7 @@ mappings with ``title``, ``columns`` and ``rows``.
 """
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import Field
@@ -47,9 +48,6 @@ def tables_of(result: object) -> list[Table]:
 
 
 def _table(item: Any) -> Table:
-    if isinstance(item, Table):
-        return item
-
     def part(name: str, default: Any) -> Any:
         return item.get(name, default) if isinstance(item, Mapping) else getattr(item, name, default)
 
@@ -58,4 +56,6 @@ def _table(item: Any) -> Table:
 
 
 def _cell(value: object) -> Json:
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has no NaN
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

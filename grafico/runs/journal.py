@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grafico.errors import GraficoError, RunError, StaleController
+from grafico.calculations import unfit
+from grafico.errors import GraficoError, RunError, StaleController, UnfitRecord
 from grafico.runs.files import disk_error, disk_errors, sync_folder, write_all
 from grafico.runs.paths import RunPaths
 from grafico.runs.segments import JournalRead, Tail, encode, frame, read_journal
@@ -252,8 +253,9 @@ def _encode(body: Mapping[str, Any]) -> bytes:
     try:
         return encode(body)
     except (TypeError, ValueError) as error:
-        raise RunError(
-            f"a record cannot be written to the journal: {error}",
+        data = body.get("data", body)
+        raise UnfitRecord(
+            f"{unfit(data) or str(error)}, which cannot be written to the journal",
             hint="records hold JSON: finite numbers, strings, lists and string-keyed dicts",
         ) from error
 

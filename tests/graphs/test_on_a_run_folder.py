@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from walking import Number, refuse_negative
 
-from grafico.calculations import Failure, Outcome
+from grafico.calculations import CalculationError, Failure, FailureKind, Model, Outcome
 from grafico.control import RuleRouter
 from grafico.errors import ReplayMismatch
 from grafico.graphs import Context, End, Graph, GraphState, InlineCompute, Node, Record, need_at_least, run_graph
-from grafico.runs import Run, RunRecorder
+from grafico.runs import Run, RunRecorder, RunStatus, read_run
 
 
 @dataclass(kw_only=True)
@@ -104,3 +104,60 @@ def test_a_run_in_which_too_few_lanes_succeed_fails_with_their_list(tmp_path: Pa
     outcome, _ = walk_run(new_run(tmp_path), Main(first=-9.0))
     assert isinstance(outcome, Failure)
     assert "m0: not_converged" in outcome.message
+
+
+class Measured(Model):
+    total: float
+    parts: tuple[float, ...] = ()
+
+
+@dataclass(kw_only=True)
+class Wanted(GraphState):
+    what: str
+
+
+class Odd(Node[Wanted, Measured]):
+    gain: float = 1.0
+
+    async def run(self, ctx: Context[Wanted]) -> "End[Measured] | Odd":
+        nan = float("nan")
+        if ctx.state.what == "field":
+            return End(Measured(total=nan))
+        if ctx.state.what == "part":
+            return End(Measured(total=1.0, parts=(0.0, float("inf"))))
+        if ctx.state.what == "route":
+            return Odd(gain=nan)
+        raise CalculationError(FailureKind.NOT_CONVERGED, "no end", details={"gradient": nan, "step": 3})
+
+
+ODD = Graph(id="odd", version="1", state_type=Wanted, nodes=[Odd], start=Odd)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "said"),
+    [
+        ("field", FailureKind.ENGINE_ERROR, "node Odd: result.total is nan"),
+        ("part", FailureKind.ENGINE_ERROR, "node Odd: result.parts[1] is inf"),
+        ("route", FailureKind.ENGINE_ERROR, "node Odd: parameters.gain is nan"),
+        ("details", FailureKind.NOT_CONVERGED, "no end"),
+    ],
+)
+def test_what_the_journal_cannot_hold_fails_the_walk_and_names_node_and_field(
+    what: str, kind: FailureKind, said: str, tmp_path: Path
+) -> None:
+    run = new_run(tmp_path)
+
+    async def main() -> Outcome[Any]:
+        async with RunRecorder(run, make_record=Record) as recorder:
+            compute = InlineCompute(recorder.outcomes, artifacts=recorder.artifacts)
+            return await run_graph(ODD, Wanted(what=what), compute=compute, router=RuleRouter(), recorder=recorder)
+
+    for _ in range(2):
+        outcome = asyncio.run(main())
+        assert isinstance(outcome, Failure)
+        assert outcome.kind is kind
+        assert said in outcome.message
+        assert outcome.where == "Odd"
+        assert read_run(run.paths.root).status is RunStatus.FAILED
+    if what == "details":
+        assert outcome.details == {"gradient": "nan", "step": 3}
