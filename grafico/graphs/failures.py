@@ -1,7 +1,9 @@
 """How a walk fails: the exceptions that end it, and the failure that each becomes."""
 
+import os
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from grafico.calculations import CalculationError, Failure, FailureKind
@@ -78,8 +80,31 @@ def failure_from(error: Exception, node: str) -> Failure:
     if isinstance(error, BadInput):
         message = f"{error.message} ({error.hint})" if error.hint else error.message
         return Failure(kind=FailureKind.BAD_INPUT, message=message, where=node)
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    details = {"line": f"{last[0].name}:{last[0].lineno}"} if last else {}
     return Failure(
-        kind=FailureKind.ENGINE_ERROR, message=f"{type(error).__name__}: {error}", where=node, details=details
+        kind=FailureKind.ENGINE_ERROR, message=f"{type(error).__name__}: {error}", where=node, details=_lines(error)
     )
+
+
+def _lines(error: Exception) -> dict[str, Any]:
+    """Return file and line that raised, and where that is deep in a library, the author's own line that led there."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((_ENGINE, "<")) and "pydantic_graph" not in frame.filename
+    ]
+    if not frames:
+        return {}
+    own = [frame for frame in frames if frame.filename.startswith(_GRAFICO) or not _is_library(frame.filename)]
+    lines = {"line": f"{frames[-1].filename}:{frames[-1].lineno}"}
+    if own and own[-1] is not frames[-1]:
+        lines["called_at"] = f"{own[-1].filename}:{own[-1].lineno}"
+    return lines
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith(_LIBRARY)
+
+
+_ENGINE = f"{Path(__file__).parent}{os.sep}"
+_GRAFICO = f"{Path(__file__).parent.parent}{os.sep}"
+_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"

@@ -7,6 +7,7 @@ from grafico.calculations import Json
 from grafico.jobs.settle import exit_code, read_tables
 from grafico.runs import RunPaths, RunStatus, RunView
 from grafico.runs.run import Manifest
+from grafico.runs.story import spot
 
 __all__ = ["brief", "full", "outlook", "result_files", "state_of"]
 
@@ -104,12 +105,14 @@ def outlook(view: RunView, *, seconds: float | None = None, shown: Path | None =
     failed = [lane for lane in view.lanes.values() if lane.state == "failure"]
     for lane in failed[:SHOWN_FAILURES]:
         failure = lane.failure or {}
-        lines.append(f"  failed: {lane.member}: {failure.get('kind')}: {failure.get('message')}")
+        lines.append(f"  failed: {lane.member}: {failure.get('kind')}: {failure.get('message')}{spot(failure)}")
     if len(failed) > SHOWN_FAILURES:
         lines.append(f"  … and {len(failed) - SHOWN_FAILURES} more failed lanes")
     if view.failure:
         where = f" at {view.failure['where']}" if view.failure.get("where") else ""
-        lines.append(f"  the run failed{where}: {view.failure.get('kind')}: {view.failure.get('message')}")
+        lines.append(
+            f"  the run failed{where}: {view.failure.get('kind')}: {view.failure.get('message')}{spot(view.failure)}"
+        )
     lines += [f"  note: {problem}" for problem in view.problems]
     files = result_files(view.paths)
     folder = shown or view.paths.root

@@ -8,7 +8,7 @@ from typing import Any
 from grafico.calculations import Json
 from grafico.runs.replay import member_of
 
-__all__ = ["StoryEvent", "tell"]
+__all__ = ["StoryEvent", "spot", "tell"]
 
 Data = Mapping[str, Any]
 
@@ -106,7 +106,16 @@ def failure(data: Data) -> str:
     found = data.get("failure") or {}
     attempts = len(found.get("history") or ())
     tried = f" after {attempts} attempts" if attempts > 1 else ""
-    return f"{found.get('kind', 'failure')}{tried}: {short(found.get('message', ''))}"
+    return f"{found.get('kind', 'failure')}{tried}: {short(found.get('message', ''))}{spot(found)}"
+
+
+def spot(found: Data) -> str:
+    """Return file and line of code that raised, where a failure tells them: `` (file:line)``."""
+    details = found.get("details") or {}
+    line, called = (details.get(name) if isinstance(details, Mapping) else None for name in ("line", "called_at"))
+    if not isinstance(line, str):
+        return ""
+    return f" ({line}, called at {called})" if called else f" ({line})"
 
 
 def start(data: Data) -> str:

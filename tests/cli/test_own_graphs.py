@@ -67,3 +67,30 @@ def test_a_result_whose_tables_fail_is_there_all_the_same(own: Any, bench: Path)
     assert said.code == 0, said.err
     assert "the result cannot show its tables: ValueError: no table (grafico_own.py, line" in said.out
     assert next((bench / "runs").glob("*/results/result.json")).is_file()
+
+
+NODE_FAULTS = {
+    "own line": ('text = ""\n', 'text = ""\n        1 / 0\n', "ZeroDivisionError: division by zero ({file}:{line})"),
+    "library": ('text = ""\n', "text = \"\"\n        __import__('json').loads('x')\n", ", called at {file}:{line})"),
+    "nan": ("total: int\n", "total: float\n", "engine_error: node Add: result.total is nan"),
+}
+"""What is replaced in a graph that works, by what, and what is said."""
+
+
+@pytest.mark.parametrize("part", NODE_FAULTS)
+def test_a_bug_in_a_node_fails_the_run_and_is_told_with_file_and_line(
+    part: str, own: Any, bench: Path, grafico: Callable[..., Any]
+) -> None:
+    old, new, expected = NODE_FAULTS[part]
+    text = (bench / "grafico_tiny.py").read_text()
+    assert old in text
+    changed = text.replace(old, new).replace(
+        "total=sum(done.values())", 'total=float("nan")' if part == "nan" else "total=0"
+    )
+    said = own(changed)
+    assert said.code == 4, said.err
+    number = changed[: changed.index(new)].count("\n") + 2
+    expected = expected.format(file=bench / "grafico_own.py", line=number)
+    for told in (said.out, grafico("show", "last").out, grafico("explain", "last").out):
+        assert expected in told
+    assert grafico("show", "last", "--json").json["status"] == "failed"
