@@ -4,7 +4,10 @@ Source of the radii: B. Cordero et al., Dalton Trans. 2008, 2832, doi:10.1039/b8
 iron, cobalt: low spin).
 """
 
-__all__ = ["COVALENT_RADII", "SYMBOLS", "atomic_number", "covalent_radius"]
+from collections import Counter
+from collections.abc import Iterable
+
+__all__ = ["COVALENT_RADII", "SYMBOLS", "atomic_number", "covalent_radius", "hill_formula"]
 
 _RADII = """
     H:0.31 He:0.28 Li:1.28 Be:0.96 B:0.84 C:0.76 N:0.71 O:0.66
@@ -41,3 +44,11 @@ def atomic_number(symbol: str) -> int | None:
 def covalent_radius(symbol: str) -> float:
     """Return the covalent radius in Å; 1.6 Å for elements that have none in the table."""
     return COVALENT_RADII.get(symbol, 1.6)
+
+
+def hill_formula(symbols: Iterable[str]) -> str:
+    """Return the formula in Hill's order: carbon, hydrogen, the others by alphabet; all by alphabet without carbon."""
+    counts = Counter(symbols)
+    first = [symbol for symbol in ("C", "H") if symbol in counts] if "C" in counts else []
+    order = first + sorted(symbol for symbol in counts if symbol not in first)
+    return "".join(symbol + (str(counts[symbol]) if counts[symbol] > 1 else "") for symbol in order)

@@ -1,10 +1,10 @@
 """Which molecule, geometry and level of theory something is: what the IRIs of entities are derived from."""
 
 import hashlib
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from grafico.atoms import ConceptualAtoms, bonds
+from grafico.atoms.elements import hill_formula
 from grafico.chemistry.concepts import (
     Conformer,
     Ensemble,
@@ -95,14 +95,6 @@ def _connectivity(atoms: ConceptualAtoms) -> str:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-def hill_formula(symbols: "tuple[str, ...] | list[str]") -> str:
-    """Return the formula in Hill's order: carbon, hydrogen, the others by alphabet; all by alphabet without carbon."""
-    counts = Counter(symbols)
-    first = [symbol for symbol in ("C", "H") if symbol in counts] if "C" in counts else []
-    order = first + sorted(symbol for symbol in counts if symbol not in first)
-    return "".join(symbol + (str(counts[symbol]) if counts[symbol] > 1 else "") for symbol in order)
 
 
 def conformer_entity(atoms: ConceptualAtoms, molecule: Molecule) -> Conformer:

@@ -1,10 +1,13 @@
 """What a job says about molecules and levels of theory; every field with its default and its range."""
 
+import re
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from grafico.calculations import Model
+from grafico.errors import BadInput
 
 __all__ = ["ExcitedStates", "GpuChoice", "Level", "MoleculeInput", "Solvent"]
 
@@ -66,7 +69,19 @@ class MoleculeInput(Model):
     @property
     def label(self) -> str:
         """What people call it."""
-        return self.name or self.smiles or self.file or self.iri or "xyz"
+        if self.file is not None:
+            # A run numbers the copies of the files that it was given.
+            return re.sub(r"\A\d+-(?=.)", "", stem) if (stem := Path(self.file).stem) else self.file
+        return self.name or self.smiles or self.iri or self._formula()
+
+    def _formula(self) -> str:
+        from grafico.atoms.elements import hill_formula
+        from grafico.chemistry.molecules import resolve_molecule
+
+        try:
+            return hill_formula(resolve_molecule(self).symbols)
+        except BadInput:
+            return "xyz"  # what is wrong with it is said when it is checked
 
 
 class Solvent(Model):

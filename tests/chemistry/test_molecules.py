@@ -84,3 +84,18 @@ def test_what_a_job_persisted_can_begin_another(tmp_path, monkeypatch):
     assert found.positions == pytest.approx(numpy.array(first.atoms.positions))
     with pytest.raises(MoleculeError, match="no entity"):
         resolve_molecule(MoleculeInput(iri="https://example.org/helium"))
+
+
+@pytest.mark.parametrize(
+    ("given", "label"),
+    [
+        ({"xyz": "3\nwater\nO 0 0 0\nH 0 0.76 0.59\nH 0 -0.76 0.59\n"}, "H2O"),
+        ({"xyz": "C 0 0 0\nO 0 0 1.13"}, "CO"),
+        ({"xyz": "no structure"}, "xyz"),
+        ({"file": "/somewhere/cis-azobenzene.xyz"}, "cis-azobenzene"),
+        ({"file": "inputs/1-water.sdf"}, "water"),
+        ({"smiles": "ON=O"}, "ON=O"),
+    ],
+)
+def test_a_molecule_is_called_by_its_name_its_file_or_its_formula(given: dict[str, str], label: str) -> None:
+    assert MoleculeInput(**given).label == label

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grafico.atoms import ConceptualAtoms
+from grafico.atoms.elements import hill_formula
 from grafico.calculations import ArtifactRef, Failure, Json
 from grafico.chemistry.conformers import Conformer
 from grafico.chemistry.ensemble.environment import EnvironmentState, Start
@@ -12,7 +13,7 @@ from grafico.chemistry.ensemble_result import EnsembleResult, EnvironmentResult,
 from grafico.chemistry.molecules import smiles_of_name
 from grafico.graphs import GraphState
 
-__all__ = ["EnsembleState", "hill_formula"]
+__all__ = ["EnsembleState"]
 
 
 @dataclass(kw_only=True)
@@ -130,11 +131,3 @@ def smiles_of(request: EnsembleRequest) -> str | None:
     if request.molecule.name is not None:
         return smiles_of_name(request.molecule.name)
     return request.molecule.smiles
-
-
-def hill_formula(symbols: tuple[str, ...]) -> str:
-    """Return the sum formula in Hill's order: carbon, hydrogen, then by alphabet."""
-    counts = {symbol: symbols.count(symbol) for symbol in set(symbols)}
-    first = [symbol for symbol in ("C", "H") if symbol in counts] if "C" in counts else []
-    order = first + sorted(symbol for symbol in counts if symbol not in first)
-    return "".join(symbol + (str(counts[symbol]) if counts[symbol] > 1 else "") for symbol in order)
