@@ -109,7 +109,7 @@ def schema(
         say("grafico: the knowledge base is empty; this is what it may hold")
         classes = _possible_schema()
     if name is not None:
-        classes = [found for found in classes if _is_called(found, name)]
+        classes = _called(classes, name)
     if as_json:
         print_json({"classes": classes})
         return
@@ -118,8 +118,6 @@ def schema(
         title = f"{found['name']}: {found['description']}" if found["description"] else found["name"]
         rows = [[p["name"], p["range"], p["unit"], p["description"]] for p in found["properties"]]
         show_table(console, title, ["property", "values", "unit", "description"], rows)
-    if not classes:
-        console.print(f"There is no class {name!r} in it.")
 
 
 @app.command()
@@ -266,6 +264,19 @@ def _possible_schema() -> list[dict[str, Any]]:
         knowledge = KnowledgeBase(Path(folder) / "kb")
         knowledge.load_run(quads)
         return _schema(knowledge)
+
+
+def _called(classes: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    from grafico.errors import QueryError
+    from grafico.jobs.problems import did_you_mean
+
+    if found := [one for one in classes if _is_called(one, name)]:
+        return found
+    known = sorted({one["name"].rpartition(":")[2] for one in classes})
+    raise QueryError(
+        f"the knowledge base has no class {name!r}{did_you_mean(name.rpartition(':')[2], known)}",
+        hint=f"it has {', '.join(known)}",
+    )
 
 
 def _is_called(found: dict[str, Any], name: str) -> bool:

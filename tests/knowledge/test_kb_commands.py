@@ -131,7 +131,9 @@ def test_the_schema_of_an_empty_knowledge_base_is_what_it_may_hold(monkeypatch, 
     assert {"chem:Molecule", "chem:EnsembleMember", "grafico:Execution"} <= names
     shown = CliRunner().invoke(app, ["kb", "schema", "chem:Molecule"])
     assert "inchikey" in shown.stdout
-    assert "There is no class" in CliRunner().invoke(app, ["kb", "schema", "Nonsense"]).stdout
+    said = CliRunner().invoke(app, ["kb", "schema", "ConformerSerch"])
+    assert said.exit_code == 2
+    assert "has no class 'ConformerSerch'; did you mean 'ConformerSearch'?" in said.stderr
 
 
 def test_the_help_of_query_tells_of_graphs():
