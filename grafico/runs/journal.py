@@ -66,6 +66,12 @@ class Journal:
         RunError
             The segment cannot be written.
         """
+        if lost := self.paths.lost():
+            raise RunError(
+                lost,
+                hint="restore it from a copy; without one, make an empty folder there and resume: "
+                "the walk begins anew and reuses all outcomes that were committed",
+            )
         with disk_errors("the journal could not be written", self.paths.journal):
             self.epoch, self._handle = self._create()
             sync_folder(self.paths.journal)

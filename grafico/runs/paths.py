@@ -139,6 +139,12 @@ class RunPaths:
         with disk_errors("the journal cannot be read", self.journal):
             return sorted(int(m[1]) for path in self.journal.iterdir() if (m := SEGMENT.fullmatch(path.name)))
 
+    def lost(self) -> str:
+        """Return what is to be said of a run folder that has lost its journal; empty where it has not."""
+        if self.journal.is_dir():
+            return ""
+        return f"{self.root} is damaged or was not copied whole: its folder {self.journal.name}/ is missing"
+
     def outcome(self, key: str) -> Path:
         """Return where the outcome of a content key is committed."""
         return self.outcomes / hexadecimal(key)[:2] / f"{key}.json"

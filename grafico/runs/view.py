@@ -162,6 +162,8 @@ class RunWatcher:
                 self._follow()
             elif newest:
                 self._start_over(read_journal(self.paths))
+            elif lost := self.paths.lost():
+                return [lost]
         except JournalDamaged as error:
             return [f"the journal is damaged: {error.message}"]
         return []

@@ -1,6 +1,7 @@
 """Runs of which something is missing: what is written or computed again, and what is said about it."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,30 @@ def test_an_outcome_that_is_gone_is_computed_again_and_the_resume_says_so(
     assert starts(folder) == before + 1
     assert outcome.is_file()
     assert "is computed again" in grafico("explain", "last", "n2").out
+
+
+def test_a_run_folder_without_its_journal_is_said_to_be_damaged_and_can_be_mended(
+    folder: Path, grafico: Callable[..., Any]
+) -> None:
+    before = starts(folder)
+    shutil.rmtree(folder / "journal")
+    for command in ("show", "explain"):
+        assert "was not copied whole: its folder journal/ is missing" in grafico(command, "last").out
+    said = grafico("resume", "last")
+    assert said.code == 2
+    assert "was not copied whole: its folder journal/ is missing" in said.err
+    assert "make an empty folder there and resume" in said.err
+    (folder / "journal").mkdir()
+    said = grafico("resume", "last")
+    assert said.code == 0, said.err
+    assert starts(folder) == before
+
+
+@pytest.mark.parametrize("part", ["starts", "lanes", "results", "artifacts", "outcomes"])
+def test_a_run_folder_that_lost_another_folder_can_go_on(part: str, folder: Path, grafico: Callable[..., Any]) -> None:
+    shutil.rmtree(folder / part)
+    for command in ("show", "explain", "logs"):
+        assert grafico(command, "last").code == 0
+    said = grafico("resume", "last", "--from", "Spread")
+    assert said.code == 0, said.err
+    assert (folder / "results" / "result.json").is_file()
