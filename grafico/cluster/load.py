@@ -14,6 +14,10 @@ __all__ = ["BUILTIN", "known_profiles", "load_profile"]
 BUILTIN = {profile.name: profile for profile in (LAPTOP, GPU1)}
 FOLDER = Path("cluster")
 DEEPEST = 10
+EXAMPLE = (
+    "a whole profile: `pools: [{name: cpu, cpus: 4, memory_mib: 8000}]`; `grafico doctor` tells what this machine has"
+)
+FIELDS = f"keys of a profile: {', '.join(Profile.model_fields)}; of each of its pools: {', '.join(Pool.model_fields)}"
 LARGEST = 256 * 1024
 """Bytes of the largest profile that is read; a real one has a few hundred."""
 
@@ -56,9 +60,7 @@ def read_profile(path: Path) -> Profile:
     data = _parse(path, _read(path))
     if not isinstance(data, dict):
         what = "nothing" if data is None else f"a {type(data).__name__}"
-        raise ProfileError(
-            f"{path}: expected a mapping with `pools`, found {what}", hint="see cluster/laptop.yaml for an example"
-        )
+        raise ProfileError(f"{path}: expected a mapping with `pools`, found {what}", hint=EXAMPLE)
     kind = data.get("kind", "local")
     if kind != "local":
         raise ProfileError(
@@ -68,7 +70,7 @@ def read_profile(path: Path) -> Profile:
     try:
         return Profile.model_validate(data)
     except ValidationError as error:
-        raise ProfileError(f"{path}: {_explain(error)}", hint="see cluster/laptop.yaml for all fields") from None
+        raise ProfileError(f"{path}: {_explain(error)}", hint=FIELDS) from None
 
 
 def _read(path: Path) -> str:

@@ -133,3 +133,18 @@ def test_what_the_driver_says_is_read_and_a_mask_is_subdivided():
     assert visible(gpus, "GPU-bb,0") == (gpus[1], gpus[0])
     assert visible(gpus, "") == ()
     assert visible(gpus, "0,7,1") == gpus[:1]
+
+
+def test_what_a_wrong_profile_is_told_is_there_for_everybody(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("- 1\n")
+    with pytest.raises(ProfileError) as caught:
+        load_profile(str(path))
+    hint = caught.value.hint or ""
+    path.write_text(hint.split("`")[1])
+    assert load_profile(str(path)).pools[0].cpus == 4
+    path.write_text("pools: [{name: cpu, cpus: none}]")
+    with pytest.raises(ProfileError) as caught:
+        load_profile(str(path))
+    assert "gpu_memory_mib" in (caught.value.hint or "")
+    assert "laptop.yaml" not in hint + (caught.value.hint or "")
