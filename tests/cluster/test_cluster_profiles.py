@@ -1,5 +1,7 @@
 """Profiles: what is read, and how each mistake is answered."""
 
+from pathlib import Path
+
 import pytest
 
 from grafico.cluster import Pool, Profile, known_profiles, load_profile
