@@ -166,8 +166,17 @@ def test_an_input_that_holds_a_set_is_refused_because_its_key_would_change_betwe
             return Doubled(energy=0.0)
 
 
-def test_what_runs_without_a_gpu_gets_the_memory_that_it_needs_there() -> None:
-    wanted = Resources(gpu="slot", gpu_memory_mib=4000, memory_mib=2000, memory_without_gpu_mib=9000)
-    assert wanted.without_gpu() == Resources(memory_mib=9000)
-    assert Rung(note="on CPUs", gpu="none").apply(wanted) == Resources(memory_mib=9000)
+def test_what_runs_without_a_gpu_gets_the_memory_and_the_time_that_it_needs_there() -> None:
+    wanted = Resources(
+        gpu="slot",
+        gpu_memory_mib=4000,
+        memory_mib=2000,
+        memory_without_gpu_mib=9000,
+        walltime_s=60,
+        walltime_without_gpu_s=600,
+    )
+    assert wanted.without_gpu() == Resources(memory_mib=9000, walltime_s=600)
+    assert Rung(note="on CPUs", gpu="none").apply(wanted) == Resources(memory_mib=9000, walltime_s=600)
+    longer = Rung(note="longer", scale_walltime=3).apply(wanted)
+    assert (longer.walltime_s, longer.without_gpu().walltime_s) == (180, 1800)
     assert Resources(memory_mib=3000).without_gpu() == Resources(memory_mib=3000)

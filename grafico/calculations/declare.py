@@ -38,6 +38,7 @@ class Rung(Model):
                 "memory_without_gpu_mib": round(resources.memory_without_gpu_mib * self.scale_memory),
                 "memory_mib": round(resources.memory_mib * self.scale_memory),
                 "walltime_s": resources.walltime_s * self.scale_walltime,
+                "walltime_without_gpu_s": resources.walltime_without_gpu_s * self.scale_walltime,
             }
         )
 

@@ -90,12 +90,21 @@ class Resources(Model):
         default=0, ge=0, description="memory of the host where it gets no GPU, if that is more, MiB"
     )
     walltime_s: float = Field(default=3600.0, gt=0, description="seconds after which it is killed")
+    walltime_without_gpu_s: float = Field(
+        default=0.0, ge=0, description="seconds after which it is killed where it gets no GPU, if that is more"
+    )
 
     def without_gpu(self) -> "Resources":
         """Return what it needs on CPUs alone."""
-        memory = max(self.memory_mib, self.memory_without_gpu_mib)
         return self.model_copy(
-            update={"gpu": "none", "gpu_memory_mib": 0, "memory_mib": memory, "memory_without_gpu_mib": 0}
+            update={
+                "gpu": "none",
+                "gpu_memory_mib": 0,
+                "memory_mib": max(self.memory_mib, self.memory_without_gpu_mib),
+                "memory_without_gpu_mib": 0,
+                "walltime_s": max(self.walltime_s, self.walltime_without_gpu_s),
+                "walltime_without_gpu_s": 0.0,
+            }
         )
 
 

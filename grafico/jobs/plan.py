@@ -9,7 +9,7 @@ from pydantic import Field
 from grafico.calculations import Model, Resources
 from grafico.cluster import Profile
 from grafico.cluster.layout import WorkerSpec, lay_out
-from grafico.cluster.placement import demand, refusal, taken
+from grafico.cluster.placement import demand, placed, refusal, taken
 from grafico.errors import ProfileError
 from grafico.graphs import Foreseen
 from grafico.graphs.drawing import draw_graph
@@ -152,7 +152,7 @@ def _workers(profile: Profile) -> tuple[tuple[WorkerSpec, ...], str]:
 
 
 def _planned(foreseen: Foreseen, workers: Sequence[WorkerSpec], profile: Profile) -> Planned:
-    resources, calculation = foreseen.resources, foreseen.calculation
+    resources, calculation = placed(foreseen.resources, workers), foreseen.calculation
     if (error := refusal(resources, workers, profile.name)) is not None:
         raise ProfileError(f"{foreseen.label or calculation.name}: {error.message}", hint=error.hint)
     need = demand(resources, workers)

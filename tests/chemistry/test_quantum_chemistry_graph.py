@@ -288,6 +288,17 @@ def test_the_cavity_of_a_solvent_counts_in_the_memory():
     assert dft_resources(benzene, Level(density_fit=True), "single_point").memory_mib == 2048
 
 
+def test_a_gpu_is_given_less_time_than_cpus():
+    from grafico.chemistry.molecules import resolve_molecule
+    from grafico.chemistry.resources import dft_resources
+
+    azobenzene = resolve_molecule(MoleculeInput(smiles="c1ccccc1N=Nc1ccccc1"))
+    on_gpu, on_cpus = (dft_resources(azobenzene, Level(), "frequencies", gpu=gpu) for gpu in ("slot", "none"))
+    assert on_gpu.walltime_s == pytest.approx(on_cpus.walltime_s / 10)
+    assert on_gpu.without_gpu().walltime_s == on_cpus.walltime_s
+    assert on_cpus.walltime_without_gpu_s == 0
+
+
 def test_resources_are_no_part_of_a_key():
     keys = {
         Walked(QCRequest(molecule=WATER, level=STO, tasks=("single_point",), cpus=cpus)).tasks[0].key for cpus in (1, 2)
