@@ -170,12 +170,15 @@ async def _session(session: Session, recorder: RunRecorder, watcher: Watcher, st
     run = session.run
     for problem in recorder.problems:
         watcher.say(f"note: {problem}")
+    if session.knowledge is not None:
+        session.knowledge.guard(recorder.check_fence)
     if session.before is not None:
         await session.before(recorder, watcher)
     outcome = await _until_stopped(session, recorder, watcher, stopper)
     if outcome is None:
         await recorder.note("stopped", Position("", 0, 0), {"reason": stopper.why})
         return ()
+    recorder.check_fence()
     tables = write_results(run, outcome)
     await recorder.flush()
     await _tell(session.knowledge, run, watcher)

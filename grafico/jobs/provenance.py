@@ -1,6 +1,6 @@
 """What a run tells the knowledge base about itself: the run, its calculations and its routes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -46,6 +46,10 @@ class Knowledge:
         if not job.knowledge.persist:
             return None
         return cls(run, _folder(job))
+
+    def guard(self, check: Callable[[], None]) -> None:
+        """Call ``check`` before each change of the run's file: it raises where another controller has the run now."""
+        self._knowledge.before_writing = check
 
     @property
     def problems(self) -> Sequence[str]:

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class RunKnowledge:
         self.folder = folder
         self.store = store
         self.problems: list[str] = []
+        self.before_writing: Callable[[], None] = lambda: None
+        """Called before the file is replaced; raises where this process may no longer change the run."""
         self._lock = threading.Lock()
         self._graph, self._held, self._committed = _read(folder / QUADS_FILE)
         if run_id is not None or self._graph is None:
@@ -130,9 +132,13 @@ class RunKnowledge:
 
     def _commit(self, description: Description) -> None:
         if description != self._held or not self.path.exists():
-            self._committed = datetime.now(UTC).isoformat()
-            self._held = description
-            _write(self.path, self._text())
+            before = self._held, self._committed
+            self._held, self._committed = description, datetime.now(UTC).isoformat()
+            try:
+                _write(self.path, self._text(), self.before_writing)
+            except BaseException:
+                self._held, self._committed = before  # what is on disk, so that the next call writes
+                raise
         if self.store is None:
             return
         try:
@@ -190,7 +196,7 @@ def _id_of(folder: Path) -> str:
     return f"{folder.resolve().name}-{place}"
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, before_replacing: Callable[[], None]) -> None:
     temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -198,6 +204,7 @@ def _write(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        before_replacing()
         temporary.replace(path)
         descriptor = os.open(path.parent, os.O_RDONLY)
         try:

@@ -168,6 +168,16 @@ class RunRecorder:
         if self._journal.crowded:
             await self._journal.flush()
 
+    def check_fence(self) -> None:
+        """Look whether another controller has taken over; for whoever is about to change a file of the run.
+
+        Raises
+        ------
+        StaleController
+            One has.
+        """
+        self._journal.check_fence()
+
     async def flush(self) -> None:
         """Return when everything recorded so far cannot be lost any more."""
         await self._journal.flush()
