@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from grafico.cluster.hardware import blas_kernel
 from grafico.errors import GraficoError
 
 __all__ = ["JOB", "bench"]
@@ -70,7 +71,15 @@ def bench(job: Path | None = None, repeats: int = 1) -> dict[str, Any]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "GRAFICO_KB": str(folder / "kb"), "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+    """Return the same for both sides, so that the ratio is grafico's own cost and not that of a BLAS kernel."""
+    kernel = {"OPENBLAS_CORETYPE": found} if (found := blas_kernel()) else {}
+    return {
+        **kernel,
+        **os.environ,
+        "GRAFICO_KB": str(folder / "kb"),
+        "OMP_WAIT_POLICY": "passive",
+        "GOMP_SPINCOUNT": "0",
+    }
 
 
 def _timed(command: list[str], folder: Path) -> float:

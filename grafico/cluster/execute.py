@@ -1,6 +1,7 @@
 """On a Dask worker: one attempt at a calculation, in a process of its own, watched while it runs."""
 
 import contextlib
+import os
 import shutil
 import socket
 import threading
@@ -16,6 +17,7 @@ from pebble import ProcessExpired, ProcessFuture
 
 from grafico.calculations import CalculationTask, Failure, FailureKind
 from grafico.cluster import child
+from grafico.cluster.hardware import blas_kernel
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.leases import lease_folder
 from grafico.cluster.order import LeaseOrder, Order, Reply
@@ -268,6 +270,8 @@ class Service:
         variables = dict.fromkeys(THREAD_VARIABLES, str(kind.threads))
         # A thread that spins while it waits takes the processor from its neighbours.
         variables |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "PYTHONUNBUFFERED": "1"}
+        if "OPENBLAS_CORETYPE" not in os.environ and (kernel := blas_kernel()):
+            variables["OPENBLAS_CORETYPE"] = kernel
         variables["CUDA_VISIBLE_DEVICES"] = spec.device
         if spec.simulated:
             variables["GRAFICO_SIMULATED_GPU"] = spec.gpu
