@@ -20,6 +20,7 @@ from grafico.chemistry.calculations.crest import (
 from grafico.chemistry.calculations.shell import ShellInput, packmol_input, packmol_path, solvate, sphere_radius
 from grafico.errors import MissingExtra
 from grafico.graphs import FolderArtifacts
+from tests.programs import need
 
 WATER = ConceptualAtoms(symbols=("O", "H", "H"), positions=((0, 0, 0.12), (0, 0.76, -0.48), (0, -0.76, -0.48)))
 # The format of crest_conformers.xyz, cre_members and crest.energies, as cregen.f90 of CREST 3 writes them.
@@ -151,16 +152,8 @@ def test_the_sphere_holds_solute_and_solvent_at_the_density():
     assert "seed 61453" in text
 
 
-def test_a_shell_is_packed_and_annealed(ctx, tmp_path, monkeypatch):
-    import shutil
-
-    if shutil.which("packmol") is None:
-        # Without packmol on this machine, what it would write: two molecules of water beside each other.
-        packed = (
-            "6\nbuilt by packmol\nO 0 0 0.12\nH 0 0.76 -0.48\nH 0 -0.76 -0.48\nO 0 0 3.0\nH 0 0.76 3.6\nH 0 -0.76 3.6\n"
-        )
-        (tmp_path / "packed").write_text(packed)
-        install(tmp_path, monkeypatch, "packmol", f"cp {tmp_path}/packed packed.xyz; echo Success!")
+def test_a_shell_is_packed_and_annealed(ctx):
+    need("packmol")
     value = ShellInput(solute=WATER, solvent=WATER, molecules=1, picoseconds=0.02)
     found = solvate.function(value, ctx)
     assert len(fragments(found.atoms)) == 2

@@ -1,11 +1,13 @@
 """xTB energies, optimizations, and how they fail."""
 
+import re
+import subprocess
 from types import SimpleNamespace
 
 import numpy
 import pytest
 
-from grafico.atoms import ConceptualAtoms, from_ase
+from grafico.atoms import ConceptualAtoms, from_ase, write_xyz
 from grafico.calculations import CalculationError, FailureKind, WorkContext
 from grafico.chemistry.calculations.xtb import (
     ALPB_SOLVENTS,
@@ -16,6 +18,7 @@ from grafico.chemistry.calculations.xtb import (
     xtb_single_point,
 )
 from grafico.graphs import FolderArtifacts
+from tests.programs import need
 
 
 @pytest.fixture
@@ -53,6 +56,19 @@ def test_energies_and_gradients_agree_with_the_xtb_library(ctx, water):
     ours = xtb_single_point.function(XTBInput(atoms=water), ctx)
     assert ours.energy == pytest.approx(theirs.get_energy(), abs=1e-6)
     assert ours.gradient_norm == pytest.approx(numpy.linalg.norm(theirs.get_gradient()), abs=1e-5)
+
+
+@pytest.mark.parametrize("solvent", [None, "water", "benzene"])
+def test_energies_agree_with_the_xtb_program(ctx, water, solvent, tmp_path):
+    program = need("xtb")
+    (tmp_path / "water.xyz").write_text(write_xyz(water))
+    options = ["--gfn", "2", "--sp", "--acc", "0.1", *(["--alpb", solvent] if solvent else [])]
+    done = subprocess.run(
+        [program, "water.xyz", *options], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    (said,) = re.findall(r"TOTAL ENERGY\s+(-?\d+\.\d+) Eh", done.stdout)
+    ours = xtb_single_point.function(XTBInput(atoms=water, level=XTBLevel(solvent=solvent)), ctx)
+    assert ours.energy == pytest.approx(float(said), abs=1e-6)
 
 
 def test_charge_and_multiplicity_are_used(ctx, water):
