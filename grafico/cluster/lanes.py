@@ -299,6 +299,8 @@ class Cluster:
         if not began and work.sent <= RESENDS and not self._draining:
             return None
         said = f"{work.task.name}: the worker {work.worker} was lost while it ran"
+        if not isinstance(error, asyncio.CancelledError):
+            said += f" ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]})"
         return Failure(
             kind=FailureKind.WORKER_LOST,
             message=said,

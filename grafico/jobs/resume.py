@@ -1,5 +1,6 @@
 """Going on with a run: what is done again, what is reused, and what became of the calculations left behind."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -130,7 +131,7 @@ def _stale(run: Run) -> dict[str, dict[str, tuple[str, str]]]:
             if name not in installed:
                 installed[name] = _installed(name)
             now = installed[name]
-            if now is not None and now != used:
+            if now is not None and _plain(now) != _plain(used):
                 found.setdefault(key, {})[name] = (used, now)
     return found
 
@@ -140,6 +141,11 @@ def _installed(name: str) -> str | None:
         return version(name)
     except (PackageNotFoundError, ValueError):
         return None
+
+
+def _plain(version: str) -> str:
+    """Return a version without leading zeros: RDKit calls itself 2026.09.1, and its package is 2026.9.1."""
+    return re.sub(r"(?<![\w])0+(?=\d)", "", version)
 
 
 def _report(stale: Mapping[str, Mapping[str, tuple[str, str]]], job: Job) -> list[str]:

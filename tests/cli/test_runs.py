@@ -147,6 +147,20 @@ def test_resume_recomputes_outcomes_of_other_versions_if_the_job_says_so(
         assert len(starts(next((bench / "runs").glob(f"{choice}-*")))) == count
 
 
+def test_leading_zeros_are_no_other_version(
+    grafico: Callable[..., Any], bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (bench / "grafico_tiny.py").read_text().replace('tiny="1.0"', '**{"pyyaml": "2026.09.1"}')
+    (bench / "grafico_other.py").write_text(text)
+    monkeypatch.setattr("grafico.jobs.resume.version", lambda name: "2026.9.1")
+    options = ["--set", "graph=grafico_other:GRAPH", "--set", "on_version_change=recompute"]
+    assert grafico("run", "job.yaml", "--quiet", *options).code == 0
+    said = grafico("resume", "last", "--quiet")
+    assert said.code == 0
+    assert "nothing to do" in said.out
+    assert "outcomes used" not in said.err
+
+
 def test_a_failed_run_ends_with_4(run: Callable[..., Any], grafico: Callable[..., Any]) -> None:
     said = run("--quiet", fail=[2], need_all=True)
     assert said.code == 4
