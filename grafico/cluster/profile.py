@@ -10,7 +10,7 @@ from grafico.calculations import Model
 __all__ = ["DEFAULT_SLOTS", "GPU1", "LAPTOP", "Pool", "Profile"]
 
 DEFAULT_SLOTS = 3
-"""Calculations that share one GPU (seed 002, Table 1: at most three calculations per GPU)."""
+"""Calculations that share one GPU (El Agente Gráfico, Table 1: at most three calculations per GPU)."""
 
 SIMULATED_MEMORY_MIB = 81_559
 """What an H100 of 80 GB reports; the memory of a simulated GPU unless the profile says otherwise."""
