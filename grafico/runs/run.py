@@ -118,10 +118,15 @@ class Run:
             make_folder(base)
             while True:
                 folder = f"{_plain(name)}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+                draft = RunPaths(base / f".{folder}.new")
+                try:
+                    draft.root.mkdir(mode=0o700)  # whoever makes it has the name
+                except FileExistsError:
+                    continue
                 if not (base / folder).exists():
                     break
+                draft.root.rmdir()
             manifest = Manifest(run=folder, name=name, graph=graph, graph_version=graph_version, created=iso(now))
-            draft = RunPaths(base / f".{folder}.new")
             try:
                 draft.create()
                 write_new(draft.job_yaml, job_source)

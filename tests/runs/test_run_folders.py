@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,28 @@ def test_a_base_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="the run folder could not be created"):
         Run.create(tmp_path / "file" / "runs", "r", job_source=b"", job={}, graph="g", graph_version="1")
+
+
+def test_two_runs_of_one_second_never_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = iter(["aaaaaa", "aaaaaa", "bbbbbb", "aaaaaa", "bbbbbb", "cccccc", "dddddd"])
+
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Frozen":
+            return cls(2026, 1, 2, 3, 4, 5, tzinfo=tz)
+
+    monkeypatch.setattr(
+        "grafico.runs.run.secrets.token_hex", lambda size: next(tokens) if size == 3 else "0" * 2 * size
+    )
+    monkeypatch.setattr("grafico.runs.run.datetime", Frozen)
+    names = [Run.create(tmp_path, "r", job_source=b"", job={}, graph="g", graph_version="1").name for _ in range(3)]
+    assert [name[-6:] for name in names] == ["aaaaaa", "bbbbbb", "cccccc"]
+    # One that another process is making just now is not touched.
+    draft = tmp_path / ".r-20260102-030405-dddddd.new"
+    draft.mkdir()
+    tokens = iter(["dddddd", "eeeeee"])
+    assert Run.create(tmp_path, "r", job_source=b"", job={}, graph="g", graph_version="1").name.endswith("eeeeee")
+    assert draft.is_dir()
 
 
 def test_a_job_that_is_no_json_leaves_nothing_behind(tmp_path: Path) -> None:
