@@ -1,8 +1,11 @@
 """A run as others see it: while it runs, after it, and when something is wrong with it."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from lane_graphs import BROKEN, STUDY, Asked, StudyState, square
@@ -177,3 +180,33 @@ def test_a_run_whose_controller_was_killed_is_seen_as_interrupted(run: Run) -> N
 def test_what_is_no_run_is_said_so(run: Run) -> None:
     with pytest.raises(RunNotFound):
         read_run(run.paths.journal)
+
+
+def test_a_clock_that_steps_back_spoils_neither_run_nor_views(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from grafico.cli.main import app
+
+    seconds = itertools.count(2_000_000_000, -3600)
+    monkeypatch.setattr("grafico.runs.recorder.time", SimpleNamespace(time=lambda: float(next(seconds))))
+    monkeypatch.setattr("grafico.runs.recorder.utc_now", lambda: datetime.fromtimestamp(next(seconds), UTC).isoformat())
+    BROKEN.add(2.0)
+    walk(run)
+    BROKEN.clear()
+    walk(run)
+    view = read_run(run.paths.root)
+    assert view.status is RunStatus.FINISHED
+    assert (view.manifest.started or "") > (view.manifest.finished or "")
+    times = [event.time for event in view.story() if event.kind == "enter"]
+    assert times == sorted(times, reverse=True)
+    assert [event.text for event in view.story()][-1] == "the run ended in success"
+    for command in ("list", "show", "explain", "logs"):
+        given = [
+            command,
+            *([] if command == "list" else [str(run.paths.root)]),
+            "--runs-dir",
+            str(run.paths.root.parent),
+        ]
+        for options in ([], ["--json"]):
+            said = CliRunner().invoke(app, [*given, *options], catch_exceptions=False)
+            assert said.exit_code == 0, said.stderr
