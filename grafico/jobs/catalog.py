@@ -41,6 +41,7 @@ _EXTRAS = {
     ),
     **dict.fromkeys(("dask_jobqueue",), "slurm"),
     **dict.fromkeys(("litellm",), "llm"),
+    **dict.fromkeys(("pormake", "pyzeo"), "mof"),
     **dict.fromkeys(("bokeh",), "dashboard"),
     **dict.fromkeys(("cupy", "gpu4pyscf"), "gpu12"),
 }
