@@ -25,6 +25,8 @@ input:
   molecule: {name: glycolaldehyde}
   search: {engine: rdkit, seeds: 200, window: 8.0}
   level: {method: b3lyp, basis: def2-svp, density_fit: true, grid: 2}
+  thresholds:
+    {energy: 1.0e-5, gradient_rms: 1.0e-3, gradient_max: 1.5e-3, displacement_rms: 4.0e-3, displacement_max: 6.0e-3}
   excited_states: {roots: 6, tda: true, convergence: 1.0e-4}
   environments:
     - {name: gas}
@@ -111,6 +113,7 @@ def _plan(run: Path, processes: int) -> dict[str, Any]:
         "smiles": embedded["smiles"],
         "seeds": request["search"]["seeds"],
         "states": request["excited_states"],
+        "thresholds": request["thresholds"],
         "frequencies": bool(request.get("frequencies")),
         "starts": [_geometry(candidate["atoms"]) for candidate in embedded["candidates"]],
         "names": names,

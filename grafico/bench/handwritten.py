@@ -74,15 +74,25 @@ def excite(method: Any, states: dict[str, Any], *, solvated: bool) -> list[float
     return [float(energy) for energy in solver.e]
 
 
-def refine(task: tuple[Geometry, dict[str, Any], dict[str, Any], bool]) -> tuple[Geometry, float, list[float], Any]:
+def refine(
+    task: tuple[Geometry, dict[str, Any], dict[str, Any], dict[str, float], bool],
+) -> tuple[Geometry, float, list[float], Any]:
     """Optimize one conformer, take its frequencies where asked, and excite it."""
     from pyscf.geomopt.geometric_solver import optimize
     from pyscf.hessian import thermo
 
-    geometry, level, wanted, with_frequencies = task
+    geometry, level, wanted, limits, with_frequencies = task
     start = mean_field(geometry, level)
     scanner = start.nuc_grad_method().as_scanner()
-    molecule = optimize(scanner, maxsteps=100)
+    molecule = optimize(
+        scanner,
+        maxsteps=100,
+        convergence_energy=limits["energy"],
+        convergence_grms=limits["gradient_rms"],
+        convergence_gmax=limits["gradient_max"],
+        convergence_drms=limits["displacement_rms"],
+        convergence_dmax=limits["displacement_max"],
+    )
     method = mean_field(
         [[a, *p] for a, p in zip(molecule.elements, molecule.atom_coords(unit="Ang"), strict=True)], level
     )
@@ -136,12 +146,13 @@ def main(plan_path: Path, result_path: Path) -> None:
         for environment in plan["environments"]:
             source = environment["geometries"]
             if source is None:
-                tasks = [(c, environment["level"], plan["states"], plan["frequencies"]) for c in plan["conformers"]]
+                shared = (environment["level"], plan["states"], plan["thresholds"], plan["frequencies"])
+                tasks = [(c, *shared) for c in plan["conformers"]]
                 found[environment["name"]] = pool.map(refine, tasks, chunksize=1)
             else:
                 chosen = [found[source][index] for index in environment["members"]]
-                shared = [(c[0], environment["level"], plan["states"], c[3]) for c in chosen]
-                found[environment["name"]] = pool.map(reuse, shared, chunksize=1)
+                given = [(c[0], environment["level"], plan["states"], c[3]) for c in chosen]
+                found[environment["name"]] = pool.map(reuse, given, chunksize=1)
     draw({name: [(c[1], c[2]) for c in conformers] for name, conformers in found.items()}, result_path)
     energies = {name: [c[1] for c in conformers] for name, conformers in found.items()}
     result_path.write_text(json.dumps({"seconds": time.monotonic() - began, "energies": energies}))

@@ -57,7 +57,9 @@ def test_every_benchmark_that_is_offered_is_there(grafico: Callable[..., Any]) -
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.15, 0.3])
 def test_ctrl_c_while_it_starts_shows_no_traceback(delay_s: float, bench: Path) -> None:
-    script = "import sys, time; from grafico.cli.entry import main; print('.', flush=True); sys.exit(main())"
+    # Where the tests themselves run in the background of a shell, SIGINT is ignored and children inherit that.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    script = f"{heed}import sys; from grafico.cli.entry import main; print('.', flush=True); sys.exit(main())"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "run", "job.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
