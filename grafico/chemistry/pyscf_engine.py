@@ -4,6 +4,7 @@ On a GPU the same objects move there with ``to_gpu()`` (gpu4pyscf); the rest of 
 """
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 from grafico.atoms import ConceptualAtoms
@@ -69,7 +70,10 @@ def _build_molecule(atoms: ConceptualAtoms, level: Level, ctx: WorkContext) -> A
 
     # In bohr from the start: scanners and displacements set coordinates in bohr, and PySCF warns of a change of unit.
     bohr = [tuple(x / BOHR for x in position) for position in atoms.positions]
-    return gto.M(
+    molecule = gto.Mole()
+    # PySCF keeps the standard output of the moment when it was imported, which may be closed by now.
+    molecule.stdout = sys.stdout
+    molecule.build(
         atom=list(zip(atoms.symbols, bohr, strict=True)),
         unit="Bohr",
         basis=level.basis,
@@ -80,6 +84,7 @@ def _build_molecule(atoms: ConceptualAtoms, level: Level, ctx: WorkContext) -> A
         verbose=4,
         parse_arg=False,
     )
+    return molecule
 
 
 def effective_core_potentials(symbols: tuple[str, ...], basis: str) -> dict[str, str]:

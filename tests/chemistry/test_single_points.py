@@ -173,3 +173,15 @@ def test_a_simulated_gpu_computes_on_the_cpu(water, work):
     plain = single_point.function(SinglePointInput(atoms=water, level=level), work())
     assert found.electronic.energy == pytest.approx(plain.electronic.energy, abs=1e-10)
     assert "gpu4pyscf" not in ctx.versions
+
+
+def test_pyscf_writes_to_the_standard_output_of_now_and_not_of_when_it_was_imported(water, work, monkeypatch, capfd):
+    from io import StringIO
+
+    from pyscf import gto
+
+    closed = StringIO()
+    closed.close()
+    monkeypatch.setattr(gto.mole.MoleBase, "stdout", closed)
+    single_point.function(SinglePointInput(atoms=water, level=Level(method="hf", basis="sto-3g")), work())
+    assert "converged SCF energy" in capfd.readouterr().out
