@@ -27,6 +27,9 @@ from grafico.runs.starts import Started, read_starts
 
 JOB = Path(__file__).parent / "job.yaml"
 ENERGY_TOLERANCE_HA = 1e-7
+SOME_FAILED = 3
+"""Exit code of a run with failed lanes."""
+
 VICTIMS = ("controller", "worker", "calculation")
 
 
@@ -127,8 +130,13 @@ def one_round(base: Path, kills: int, rng: random.Random, *, job: Path, within: 
             time.sleep(0.02)
         if not controller.alive():
             code = controller.process.wait()
-            if code == 0 or (len(result.kills) >= kills and code != -signal.SIGKILL):
+            # A calculation that was killed twice has failed its lane; its user resumes, and so do we.
+            again = code == SOME_FAILED and result.kills
+            if code == 0 or (len(result.kills) >= kills and code != -signal.SIGKILL and not again):
                 result.exit_code = code
+                break
+            if result.controllers > 2 * kills + 5:
+                result.faults.append(f"not done after {result.controllers} controllers")
                 break
         elif (pid := choose_victim(controller, paths, victim := rng.choice(VICTIMS))) is not None:
             controller.family()
