@@ -27,8 +27,8 @@ from grafico.runs.starts import Started, read_starts
 
 JOB = Path(__file__).parent / "job.yaml"
 ENERGY_TOLERANCE_HA = 1e-7
-SOME_FAILED = 3
-"""Exit code of a run with failed lanes."""
+FAILED = (3, 4)
+"""Exit codes of a run with failed lanes, and of one that failed."""
 
 VICTIMS = ("controller", "worker", "calculation")
 
@@ -130,8 +130,8 @@ def one_round(base: Path, kills: int, rng: random.Random, *, job: Path, within: 
             time.sleep(0.02)
         if not controller.alive():
             code = controller.process.wait()
-            # A calculation that was killed twice has failed its lane; its user resumes, and so do we.
-            again = code == SOME_FAILED and result.kills
+            # A calculation that was killed twice has failed its lane, or the run; its user resumes, and so do we.
+            again = code in FAILED and result.kills
             if code == 0 or (len(result.kills) >= kills and code != -signal.SIGKILL and not again):
                 result.exit_code = code
                 break
@@ -229,6 +229,8 @@ def energies(result: object) -> list[float]:
 
 def compare(reference: Path, other: Path) -> list[str]:
     """Compare the results of two runs of the same job."""
+    if not (other / "results" / "result.json").exists():
+        return ["there is no result"]
     ours, theirs = (json.loads((f / "results" / "result.json").read_text()) for f in (other, reference))
     one, two = energies(ours), energies(theirs)
     if not one or len(one) != len(two):
