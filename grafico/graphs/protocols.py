@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import Field
 
-from grafico.calculations import ArtifactRef, CalculationTask, Failure, Json, Model, Outcome, Success
+from grafico.calculations import ArtifactRef, CalculationTask, Json, Model, Outcome, Success
 
 __all__ = [
     "Compute",
@@ -188,8 +188,3 @@ class Persist(Protocol):
     async def persist(self, entities: Sequence[Any]) -> Sequence[str]:
         """Persist entities and what they refer to; return their IRIs."""
         ...
-
-
-def failure_of(outcome: Outcome[Any]) -> Failure | None:
-    """Return the failure, if it is one."""
-    return outcome if isinstance(outcome, Failure) else None
