@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from grafico.errors import KnowledgeError
 from grafico.knowledge.vocabulary import GRAFICO
 
-__all__ = ["ARRAY_DATATYPE", "MAX_INLINE_BYTES", "Array", "decode_array", "encode_array"]
+__all__ = ["ARRAY_DATATYPE", "ARRAY_KINDS", "MAX_INLINE_BYTES", "Array", "decode_array", "encode_array"]
 
 ARRAY_DATATYPE = GRAFICO + "ndarray"
 MAX_INLINE_BYTES = 256 * 1024
-"""Beyond this an array belongs into an artifact."""
+"""Beyond this an array is kept in a file of the run."""
 
 _FORM = re.compile(r"(\S{2,40}) (-|\d+(?:,\d+)*) ([A-Za-z0-9+/]*=*)")
-_KINDS = "biufcSUmM"
+ARRAY_KINDS = "biufcSUmM"
+"""Kinds of dtypes whose items are plain bytes: no Python objects, no records."""
 
 if TYPE_CHECKING:
     import numpy
@@ -52,7 +53,7 @@ def _validate(value: Any) -> Any:
     if isinstance(value, str) and _FORM.fullmatch(value):
         return decode_array(value)
     array = numpy.asarray(value)
-    if array.dtype.kind not in _KINDS:
+    if array.dtype.kind not in ARRAY_KINDS:
         raise ValueError(f"an array of numbers or strings was expected, not of dtype {array.dtype}")
     return array
 
@@ -68,12 +69,12 @@ def encode_array(array: Any) -> str:
     import numpy
 
     array = numpy.asarray(array)
-    if array.dtype.kind not in _KINDS:
+    if array.dtype.kind not in ARRAY_KINDS:
         raise KnowledgeError(f"an array of dtype {array.dtype} cannot be kept in the knowledge base")
     if array.nbytes > MAX_INLINE_BYTES:
         raise KnowledgeError(
             f"an array of {array.nbytes} bytes is too large for a literal ({MAX_INLINE_BYTES} bytes)",
-            hint="save it as an artifact and keep an ArtifactRef instead",
+            hint="persist it through a run, which keeps it as an artifact",
         )
     shape = ",".join(map(str, array.shape)) or "-"
     return f"{array.dtype.str} {shape} {base64.b64encode(array.tobytes(order='C')).decode()}"
@@ -96,9 +97,9 @@ def decode_array(text: str) -> Any:
         dtype = numpy.dtype(match[1])
         shape = () if match[2] == "-" else tuple(map(int, match[2].split(",")))
         data = base64.b64decode(match[3], validate=True)
-    except (TypeError, ValueError, binascii.Error) as error:
+    except (TypeError, ValueError, OverflowError, SyntaxError, binascii.Error) as error:
         raise KnowledgeError(f"an array literal is damaged ({error}): {text[:60]!r}") from error
-    if dtype.kind not in _KINDS or len(data) != prod(shape) * dtype.itemsize:
+    if dtype.kind not in ARRAY_KINDS or len(data) != prod(shape) * dtype.itemsize:
         raise KnowledgeError(f"dtype, shape and bytes of an array literal do not agree: {text[:60]!r}")
     # An array of empty strings has items of no size, and any array may have no items: frombuffer refuses both.
     if not data:

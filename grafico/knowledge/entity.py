@@ -5,6 +5,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
+from decimal import Context, Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -15,7 +16,7 @@ from grafico.errors import BadInput, KnowledgeError
 from grafico.knowledge.fields import Property
 from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri
 
-__all__ = ["Entity", "entity_classes", "known_class", "lineage"]
+__all__ = ["Entity", "deferred", "entity_classes", "known_class", "lineage"]
 
 _REGISTRY: dict[str, type["Entity"]] = {}
 
@@ -42,6 +43,8 @@ class Entity(BaseModel):
 
     _source: Callable[["Entity"], None] | None = PrivateAttr(default=None)
     """Fills in an entity that has only been referred to so far."""
+    _deferred: dict[str, Any] | None = PrivateAttr(default=None)
+    """Arrays that are in files and have not been read so far, by field."""
 
     @classmethod
     def class_iri(cls) -> str:
@@ -83,14 +86,20 @@ class Entity(BaseModel):
         # Pydantic's own validation of assignments refuses an entity that refers to itself.
         self.__dict__[name] = _validator(type(self), name).validate_python(value)
         self.__pydantic_fields_set__.add(name)
+        if self._deferred:
+            self._deferred.pop(name, None)
 
-    # Fields of an entity that has only been referred to are absent, so looking one up ends here.
+    # Fields of an entity that has only been referred to are absent, so looking one up ends here; so are large arrays.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name in type(self).model_fields and self._source is not None:
-                self._source(self)
-                return getattr(self, name)
+            if name in type(self).model_fields:
+                if self._source is not None:
+                    self._source(self)
+                    return getattr(self, name)
+                if self._deferred and name in self._deferred:
+                    self.__dict__[name] = self._deferred[name].load()
+                    return self.__dict__[name]
             return super().__getattr__(name)
 
     def __eq__(self, other: object) -> bool:
@@ -145,6 +154,9 @@ def _key_value(value: Any) -> Any:
         return value if abs(value) < 2**53 else {"int": str(value)}
     if isinstance(value, datetime | date):
         return {"time": value.isoformat()}
+    if isinstance(value, Decimal):
+        # Exact: the usual context would round to 28 digits.
+        return {"decimal": str(value.normalize(Context(prec=max(1, len(value.as_tuple().digits)))))}
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, ArtifactRef):
@@ -159,6 +171,13 @@ def _key_value(value: Any) -> Any:
         digest = hashlib.sha256(value.tobytes(order="C")).hexdigest()
         return {"dtype": value.dtype.str, "shape": list(value.shape), "sha256": digest}
     raise KnowledgeError(f"a value of type {type(value).__name__} cannot be part of a natural key")
+
+
+def deferred(entity: Entity, name: str) -> Any:
+    """Return what stands for a field whose arrays have not been read, else ``None``."""
+    private = entity.__pydantic_private__
+    waiting = private["_deferred"] if private else None
+    return waiting.get(name) if waiting and name not in entity.__dict__ else None
 
 
 def known_class(iri: str) -> type[Entity] | None:

@@ -8,15 +8,17 @@ import base64
 import binascii
 from collections.abc import Callable, MutableMapping
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from grafico.calculations import ArtifactRef
 from grafico.errors import KnowledgeError
 from grafico.knowledge.arrays import decode_array
 from grafico.knowledge.entity import Entity, known_class
+from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.mapper import enum_iri
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
-from grafico.knowledge.vocabulary import GRAFICO, RDF, XSD, check_iri
+from grafico.knowledge.vocabulary import GRAFICO, RDF, check_iri
 
 __all__ = ["COMMITTED", "Fetcher"]
 
@@ -39,10 +41,18 @@ class Fetcher:
         What fills in, later, an entity beyond the depth.
     graph
         IRI of the only run to read.
+    files
+        Reads a file of a run, when an array in one is looked at.
     """
 
     def __init__(
-        self, store: Any, identity: MutableMapping[str, Entity], *, lazy: Filler, graph: str | None = None
+        self,
+        store: Any,
+        identity: MutableMapping[str, Entity],
+        *,
+        lazy: Filler,
+        graph: str | None = None,
+        files: Callable[[ArtifactRef], bytes] | None = None,
     ) -> None:
         import pyoxigraph
 
@@ -52,6 +62,7 @@ class Fetcher:
         self._identity = identity
         self._lazy = lazy
         self._graph = None if graph is None else pyoxigraph.NamedNode(check_iri(graph))
+        self._files = files or _no_files
         self._ages: dict[str, str] = {}
         self._read: dict[str, dict[str, list[Any]]] = {}
 
@@ -96,14 +107,16 @@ class Fetcher:
             return
         values = self._read.pop(entity.iri, None) or self._pairs(entity.iri)
         filled: dict[str, Any] = {"iri": entity.iri}
+        waiting: dict[str, Any] = {}
         for plan in plan_of(type(entity)):
             try:
-                filled[plan.name] = self._field(plan, type(entity), values)
+                value = self._field(plan, type(entity), values)
             except (KnowledgeError, ValueError, OverflowError, binascii.Error) as error:
                 raise KnowledgeError(f"{type(entity).__name__} <{entity.iri}>, field {plan.name}: {error}") from error
+            (waiting if isinstance(value, StoredArray | StoredArrays) else filled)[plan.name] = value
         entity.__dict__.update(filled)
-        entity.__pydantic_fields_set__.update(filled)
-        _set_source(entity, None)
+        entity.__pydantic_fields_set__.update(filled, waiting)
+        _set_private(entity, _source=None, _deferred=waiting or None)
 
     def _reference(self, iri: str) -> Entity:
         known = self._identity.get(iri)
@@ -114,7 +127,7 @@ class Fetcher:
         # Defaults would hide what has not been loaded yet.
         entity.__dict__.clear()
         entity.__dict__["iri"] = iri
-        _set_source(entity, self._lazy)
+        _set_private(entity, _source=self._lazy)
         self._identity[iri] = entity
         return entity
 
@@ -156,8 +169,12 @@ class Fetcher:
 
     def _field(self, plan: FieldPlan, cls: type[Entity], values: dict[str, list[Any]]) -> Any:
         terms = values.get(plan.predicate, [])
+        if plan.kind == "array":
+            terms = [*terms, *values.get(plan.file, [])]
         if plan.container == "list" and plan.order in values:
-            return plan.build(self._value(term, plan) for term in self._list(values[plan.order]))
+            items = [self._value(term, plan) for term in self._list(values[plan.order])]
+            stored = plan.kind == "array" and any(isinstance(item, StoredArray) for item in items)
+            return StoredArrays(plan.build, items) if stored else plan.build(items)
         if plan.container == "set":
             return plan.build(self._value(term, plan) for term in terms)
         if terms and plan.container == "one":
@@ -198,6 +215,8 @@ class Fetcher:
             return self._artifact(self._iri(term))
         if plan.kind == "enum":
             return self._member(self._iri(term), plan)
+        if plan.kind == "array" and isinstance(term, self._rdf.NamedNode):
+            return StoredArray(self._artifact(term.value), self._files)
         if not isinstance(term, self._rdf.Literal):
             raise KnowledgeError(f"a literal was expected, {term} was found")
         if plan.kind == "array":
@@ -228,17 +247,21 @@ class Fetcher:
         return ArtifactRef(digest=digest, media_type=media_type, size=int(size))
 
 
-def _set_source(entity: Entity, source: Filler | None) -> None:
+def _set_private(entity: Entity, **attributes: Any) -> None:
     private = entity.__pydantic_private__
     assert private is not None
-    private["_source"] = source
+    private.update(attributes)
+
+
+def _no_files(ref: ArtifactRef) -> bytes:
+    raise KnowledgeError(f"the artifact {ref.digest[:12]} cannot be read here: no run folder is known")
 
 
 def _references(entity: Entity) -> list[Entity]:
     found: list[Entity] = []
     for plan in plan_of(type(entity)):
-        value = entity.__dict__[plan.name]
-        if plan.kind == "entity" and value is not None:
+        value = entity.__dict__[plan.name] if plan.kind == "entity" else None
+        if value is not None:
             found.extend([value] if plan.container == "one" else value)
     return found
 
@@ -251,7 +274,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     DATATYPES[datetime]: datetime.fromisoformat,
     DATATYPES[date]: date.fromisoformat,
     DATATYPES[bytes]: lambda text: base64.b64decode(text, validate=True),
-    XSD + "decimal": float,
+    DATATYPES[Decimal]: Decimal,
 }
 
 
@@ -262,7 +285,9 @@ def _scalar(text: str, datatype: str, plan: FieldPlan) -> Any:
     value = reader(text)
     if type(value) in plan.types:
         return value
-    if float in plan.types and isinstance(value, int) and not isinstance(value, bool):
+    if float in plan.types and isinstance(value, int | Decimal) and not isinstance(value, bool):
         return float(value)
+    if Decimal in plan.types and isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
     expected = " or ".join(single.__name__ for single in plan.types)
     raise KnowledgeError(f"{expected} was expected, {text[:60]!r} of type <{datatype}> was found")

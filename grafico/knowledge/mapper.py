@@ -11,16 +11,19 @@ import enum
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from grafico.calculations import ArtifactRef
 from grafico.errors import BadInput, KnowledgeError
-from grafico.knowledge.arrays import encode_array
-from grafico.knowledge.entity import Entity, lineage
+from grafico.knowledge.arrays import ARRAY_KINDS, MAX_INLINE_BYTES, encode_array
+from grafico.knowledge.entity import Entity, deferred, lineage
+from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
 from grafico.knowledge.vocabulary import GRAFICO, ID, RDF, XSD, check_iri, iri_term, literal_term
 
@@ -36,38 +39,60 @@ MEDIA_TYPE, SIZE = iri_term(GRAFICO + "mediaType"), iri_term(GRAFICO + "size")
 DIGEST = iri_term(GRAFICO + "sha256")
 
 
-def describe(roots: Iterable[Entity]) -> Description:
+KeepArray: TypeAlias = Callable[[Any], ArtifactRef]
+MAX_DECIMAL_CHARACTERS = 10_000
+
+
+@dataclass(slots=True)
+class _Writing:
+    """What has been described so far, and what is still to be."""
+
+    pending: list[Entity]
+    keep: KeepArray | None
+    found: Description = field(default_factory=dict)
+
+
+def describe(roots: Iterable[Entity], *, keep: KeepArray | None = None) -> Description:
     """Return the description of entities and of everything that they refer to.
 
     Entities that have only been referred to, and never loaded, are left as references.
+
+    Parameters
+    ----------
+    roots
+        Where to begin.
+    keep
+        Stores an array that is too large for a literal, such as
+        :meth:`ArtifactFolder.keep <grafico.knowledge.files.ArtifactFolder.keep>`; without it, one is refused.
 
     Raises
     ------
     KnowledgeError
         A value has no form in the graph, or two objects describe one IRI differently.
     """
-    found: Description = {}
-    pending = list(roots)
+    out = _Writing(list(roots), keep)
     seen: dict[int, Entity] = {}
-    while pending:
-        entity = pending.pop()
+    while out.pending:
+        entity = out.pending.pop()
         if not isinstance(entity, Entity):
             raise KnowledgeError(f"an entity was expected, not {type(entity).__name__}")
         if id(entity) in seen or not entity.loaded:
             continue
         seen[id(entity)] = entity
-        _describe_one(entity, found, pending)
-    return found
+        _describe_one(entity, out)
+    return out.found
 
 
-def _describe_one(entity: Entity, found: Description, pending: list[Entity]) -> None:
+def _describe_one(entity: Entity, out: _Writing) -> None:
     pairs = {(TYPE, iri_term(class_iri)) for class_iri in _types(type(entity))}
     for plan in plan_of(type(entity)):
         try:
-            _describe_field(getattr(entity, plan.name), plan, pairs, found, pending)
+            # An array that was not looked at is described without reading it.
+            waiting = deferred(entity, plan.name) if plan.kind == "array" else None
+            _describe_field(getattr(entity, plan.name) if waiting is None else waiting, plan, pairs, out)
         except (KnowledgeError, BadInput) as error:
             raise KnowledgeError(f"{entity!r}, field {plan.name}: {error.message}", hint=error.hint) from error
-    _state(found, iri_term(entity.iri), frozenset(pairs))
+    _state(out.found, iri_term(entity.iri), frozenset(pairs))
 
 
 def _state(found: Description, subject: str, pairs: frozenset[tuple[str, str]]) -> None:
@@ -85,21 +110,23 @@ def _types(cls: type[Entity]) -> tuple[str, ...]:
     return tuple(iri for base in lineage(cls) for iri in (base.class_iri(), *vars(base).get("also", ())))
 
 
-def _describe_field(
-    value: Any, plan: FieldPlan, pairs: set[tuple[str, str]], found: Description, pending: list[Entity]
-) -> None:
+def _describe_field(value: Any, plan: FieldPlan, pairs: set[tuple[str, str]], out: _Writing) -> None:
     if value is None:
         if not plan.null_default:
             pairs.add((UNSET, iri_term(plan.predicate)))
         return
     predicate = iri_term(plan.predicate)
     if plan.container == "one":
-        pairs.add((predicate, _term(value, plan, found, pending)))
+        term = _term(value, plan, out)
+        pairs.add((iri_term(plan.file) if plan.kind == "array" and term.startswith("<") else predicate, term))
         return
-    terms = [_term(item, plan, found, pending) for item in value]
-    pairs.update((predicate, term) for term in terms)
+    terms = [_term(item, plan, out) for item in (value.items if isinstance(value, StoredArrays) else value)]
+    if plan.kind == "array":
+        pairs.update((iri_term(plan.file) if term.startswith("<") else predicate, term) for term in terms)
+    else:
+        pairs.update((predicate, term) for term in terms)
     if plan.container == "list":
-        pairs.add((iri_term(plan.order), _list(terms, found)))
+        pairs.add((iri_term(plan.order), _list(terms, out.found)))
 
 
 def _list(terms: list[str], found: Description) -> str:
@@ -112,21 +139,29 @@ def _list(terms: list[str], found: Description) -> str:
     return rest
 
 
-def _term(value: Any, plan: FieldPlan, found: Description, pending: list[Entity]) -> str:
+def _term(value: Any, plan: FieldPlan, out: _Writing) -> str:
     if plan.kind == "entity":
-        pending.append(value)
+        out.pending.append(value)
         return iri_term(value.iri)
     if plan.kind == "enum":
         return iri_term(enum_iri(value, plan))
     if plan.kind == "iri":
         return iri_term(check_iri(value))
     if plan.kind == "artifact":
-        return _artifact(value, found)
+        return _artifact(value, out.found)
     if plan.kind == "array":
-        return literal_term(encode_array(value), plan.datatype)
+        return _array(value, plan, out)
     if plan.kind == "json":
         return literal_term(_json(value), plan.datatype)
     return scalar_term(value)
+
+
+def _array(value: Any, plan: FieldPlan, out: _Writing) -> str:
+    if isinstance(value, StoredArray):
+        return _artifact(value.ref, out.found)
+    if out.keep is not None and getattr(value, "nbytes", 0) > MAX_INLINE_BYTES and value.dtype.kind in ARRAY_KINDS:
+        return _artifact(out.keep(value), out.found)
+    return literal_term(encode_array(value), plan.datatype)
 
 
 def _json(value: Any) -> str:
@@ -161,6 +196,8 @@ def scalar_term(value: Any) -> str:
         return literal_term(_double(float(value)), XSD + "double")
     if isinstance(value, datetime):
         return literal_term(_moment(value), XSD + "dateTime")
+    if isinstance(value, Decimal):
+        return literal_term(_decimal(value), XSD + "decimal")
     if isinstance(value, bytes):
         return literal_term(base64.b64encode(value).decode(), XSD + "base64Binary")
     datatype = DATATYPES.get(type(value))
@@ -173,6 +210,15 @@ def _double(value: float) -> str:
     if math.isfinite(value):
         return repr(value)
     return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
+
+
+def _decimal(value: Decimal) -> str:
+    # XSD has neither exponents nor NaN and infinities here; trailing zeros are no part of the value.
+    if not value.is_finite() or abs(value.adjusted()) > MAX_DECIMAL_CHARACTERS:
+        raise KnowledgeError(
+            f"the decimal {str(value)[:60]} has no literal", hint="use a finite one, or float, which knows infinities"
+        )
+    return f"{value:f}"
 
 
 def _moment(value: datetime) -> str:

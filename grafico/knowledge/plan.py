@@ -5,6 +5,7 @@ import enum
 import types
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -27,6 +28,7 @@ DATATYPES: dict[type, str] = {
     float: XSD + "double",
     datetime: XSD + "dateTime",
     date: XSD + "date",
+    Decimal: XSD + "decimal",
     bytes: XSD + "base64Binary",
 }
 _LISTS = (list, tuple, collections.abc.Sequence)
@@ -58,6 +60,11 @@ class FieldPlan:
     def order(self) -> str:
         """The property that holds the list in order."""
         return self.predicate + ".order"
+
+    @property
+    def file(self) -> str:
+        """The property that holds arrays which are too large for a literal: files of the run."""
+        return self.predicate + ".file"
 
     @property
     def refers(self) -> bool:
@@ -181,7 +188,7 @@ def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
 
 
 _FORMS = (
-    "use str, bool, int, float, datetime, date, bytes, an Enum, an Entity, Array, ArtifactRef, a mapping of JSON "
+    "use str, bool, int, float, Decimal, datetime, date, bytes, an Enum, an Entity, Array, ArtifactRef, a mapping of JSON "
     "values, or a list or set of these"
 )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from grafico.errors import KnowledgeError
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import COMMITTED
+from grafico.knowledge.files import ArtifactFolder
 from grafico.knowledge.mapper import TYPE, Description, describe, n_quads
 from grafico.knowledge.provenance import Execution, run_iri
 from grafico.knowledge.schema import schema_of
@@ -46,6 +47,7 @@ class RunKnowledge:
 
     def __init__(self, folder: Path, *, run_id: str | None = None, store: KnowledgeBase | None = None) -> None:
         self.folder = folder
+        self._files = ArtifactFolder(folder)
         self.store = store
         self.problems: list[str] = []
         self.before_writing: Callable[[], None] = lambda: None
@@ -84,7 +86,7 @@ class RunKnowledge:
     def persist_now(self, entities: Iterable[Entity]) -> list[str]:
         """Persist from code that is not asynchronous; see :meth:`persist`."""
         roots = list(entities)
-        description = describe(roots)
+        description = describe(roots, keep=self._files.keep)
         with self._lock:
             merged = {**self._held, **description}
             self._touched.update(description)
@@ -101,7 +103,7 @@ class RunKnowledge:
         """
 
         def last() -> None:
-            description = describe(entities)
+            description = describe(entities, keep=self._files.keep)
             with self._lock:
                 self._touched.update(description)
                 merged = {**self._held, **description}

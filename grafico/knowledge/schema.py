@@ -87,6 +87,15 @@ def _property(plan: FieldPlan, cls: type[Entity], found: dict[str, set[tuple[str
             (LABEL, literal_term(plan.name.replace("_", " ") + ", in order")),
             (RANGE, iri_term("http://www.w3.org/1999/02/22-rdf-syntax-ns#List")),
         }
+    if plan.kind == "array":
+        file = found.setdefault(iri_term(plan.file), set())
+        file |= {
+            (TYPE, iri_term(OWL + "ObjectProperty")),
+            (LABEL, literal_term(plan.name.replace("_", " ") + ", in a file of the run")),
+            (RANGE, iri_term(GRAFICO + "Artifact")),
+        }
+        if plan.unit is not None:
+            file.add((iri_term(HAS_UNIT), iri_term(plan.unit.iri)))
     if plan.kind == "enum":
         _members(plan, found)
 

@@ -10,7 +10,7 @@ from grafico.errors import MissingExtra
 from grafico.knowledge.entity import Entity, entity_classes
 from grafico.knowledge.mapper import TYPE, Description, n_quads
 from grafico.knowledge.plan import FieldPlan, plan_of
-from grafico.knowledge.vocabulary import SCHEMA, SH, XSD, iri_term, literal_term, shorten
+from grafico.knowledge.vocabulary import GRAFICO, RDF, SCHEMA, SH, XSD, iri_term, literal_term, shorten
 
 if TYPE_CHECKING:
     from grafico.knowledge.store import KnowledgeBase
@@ -65,8 +65,11 @@ def _property(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: di
         (cls,) = plan.types
         assert issubclass(cls, Entity)
         pairs.add((iri_term(SH + "class"), iri_term(cls.class_iri())))
+    if plan.kind == "array":
+        _file(plan, name, shape, found)
     if plan.container == "one":
-        _count(pairs, least=0 if plan.optional else 1)
+        # An array stands either in a literal or in a file.
+        _count(pairs, least=0 if plan.optional or plan.kind == "array" else 1)
     elif plan.container == "list":
         order = f"{name}.order"
         shape.add((iri_term(SH + "property"), iri_term(order)))
@@ -74,6 +77,28 @@ def _property(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: di
         ordered |= {(TYPE, iri_term(SH + "PropertyShape")), (iri_term(SH + "path"), iri_term(plan.order))}
         ordered.add((iri_term(SH + "nodeKind"), iri_term(SH + "IRI")))
         _count(ordered, least=0 if plan.optional else 1)
+
+
+def _file(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: dict[str, set[tuple[str, str]]]) -> None:
+    file, inline, filed = f"{name}.file", f"{name}.inline", f"{name}.filed"
+    shape.add((iri_term(SH + "property"), iri_term(file)))
+    found[iri_term(file)] = {
+        (TYPE, iri_term(SH + "PropertyShape")),
+        (iri_term(SH + "path"), iri_term(plan.file)),
+        (iri_term(SH + "class"), iri_term(GRAFICO + "Artifact")),
+    }
+    if plan.container != "one":
+        return
+    _count(found[iri_term(file)], least=0)
+    if plan.optional:
+        return
+    for part, predicate in ((inline, plan.predicate), (filed, plan.file)):
+        found[iri_term(part)] = {(iri_term(SH + "path"), iri_term(predicate))}
+        _count(found[iri_term(part)], least=1)
+    last, first = iri_term(f"{name}.choice.2"), iri_term(f"{name}.choice.1")
+    found[first] = {(iri_term(RDF + "first"), iri_term(inline)), (iri_term(RDF + "rest"), last)}
+    found[last] = {(iri_term(RDF + "first"), iri_term(filed)), (iri_term(RDF + "rest"), iri_term(RDF + "nil"))}
+    shape.add((iri_term(SH + "xone"), first))
 
 
 def _count(pairs: set[tuple[str, str]], *, least: int) -> None:
@@ -157,4 +182,6 @@ _WORDS = {
     "DatatypeConstraintComponent": "a value has another datatype",
     "NodeKindConstraintComponent": "a value is of another kind",
     "ClassConstraintComponent": "a value is of another class",
+    "XoneConstraintComponent": "an array is missing, or stands both in a literal and in a file",
+    "InConstraintComponent": "a value is none of those that may be",
 }

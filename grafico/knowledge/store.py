@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from grafico.calculations import Model
+from grafico.calculations import ArtifactRef, Model
 from grafico.errors import KnowledgeError
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import Fetcher
+from grafico.knowledge.files import read_artifact
 from grafico.knowledge.location import damaged, database, default_folder, prepare
 from grafico.knowledge.lock import DEFAULT_WAIT_S, locked
 from grafico.knowledge.merge import load, merge_anew, named_quads, read_source
@@ -129,6 +130,16 @@ class KnowledgeBase:
         """Return the run folders that were loaded, oldest first."""
         return tuple(Path(folder) for folder in self._remembered())
 
+    def read_artifact(self, ref: ArtifactRef) -> bytes:
+        """Return the bytes of a file of a run that was loaded; its digest is checked.
+
+        Raises
+        ------
+        KnowledgeError
+            No run folder that the knowledge base knows has it, or its content is another.
+        """
+        return read_artifact(ref, reversed(self.runs()))
+
     def rebuild(self, folders: Iterable[Path] = ()) -> Rebuilt:
         """Make the store anew from the run folders that it knows and those found in or under ``folders``.
 
@@ -162,7 +173,7 @@ class KnowledgeBase:
         def lazy(entity: Entity) -> None:
             self._reading(lambda later: self._fetcher(later, identity, run).fill(entity))
 
-        return Fetcher(store, identity, lazy=lazy, graph=run)
+        return Fetcher(store, identity, lazy=lazy, graph=run, files=self.read_artifact)
 
     def _reading(self, use: Callable[[Any], ResultT]) -> ResultT:
         import pyoxigraph
