@@ -21,13 +21,20 @@
     │   └── UnfitRecord         something that JSON cannot hold was to be journalled: fails the walk that asked for it
     ├── KnowledgeError          the knowledge base
     │   └── Conflict            a remote change that must not be overwritten
+    ├── ModelError              a language model that is asked
+    │   ├── ModelUnavailable    no answer came: network, rate limit, time-out, refused key
+    │   ├── PromptTruncated     the server read less of the prompt than was sent
+    │   ├── BadAnswer           an answer came, and it is not what was asked for
+    │   └── BudgetSpent         tokens or money of the run are used up
     └── CalculationError        raised by a calculation to fail with a kind (see calculations.py)
 
 Each message says what was expected, what came, and what to do.
 """
 
 __all__ = [
+    "BadAnswer",
     "BadInput",
+    "BudgetSpent",
     "Conflict",
     "GraficoError",
     "GraphDefinitionError",
@@ -37,8 +44,11 @@ __all__ = [
     "KnowledgeError",
     "LevelError",
     "MissingExtra",
+    "ModelError",
+    "ModelUnavailable",
     "MoleculeError",
     "ProfileError",
+    "PromptTruncated",
     "QueryError",
     "ReplayMismatch",
     "RunError",
@@ -151,3 +161,23 @@ class KnowledgeError(GraficoError):
 
 class Conflict(KnowledgeError):
     """A remote change that must not be overwritten."""
+
+
+class ModelError(GraficoError):
+    """A language model that was asked could not be used."""
+
+
+class ModelUnavailable(ModelError):
+    """No answer came, after all tries: network, rate limit, time-out, a refused key."""
+
+
+class PromptTruncated(ModelError):
+    """The server read less of the prompt than was sent, so its answer counts for nothing."""
+
+
+class BadAnswer(ModelError):
+    """An answer came, and it is not the JSON object that was asked for."""
+
+
+class BudgetSpent(ModelError):
+    """The tokens or the money that the job allows are used up."""
