@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from grafico.knowledge.query import QueryResult, Term
     from grafico.knowledge.run import RunKnowledge
     from grafico.knowledge.schema import schema_of
-    from grafico.knowledge.shapes import Validation, shapes_of, validate
+    from grafico.knowledge.shapes import shapes_of
     from grafico.knowledge.store import KnowledgeBase, Loaded, Rebuilt
+    from grafico.knowledge.validation import Validation, Violation, validate
     from grafico.knowledge.vocabulary import PREFIXES, check_iri, expand, shorten
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Term",
     "Unit",
     "Validation",
+    "Violation",
     "check_iri",
     "default_folder",
     "describe",
@@ -66,8 +68,9 @@ __getattr__ = reexports(
         "query": ("QueryResult", "Term"),
         "run": ("RunKnowledge",),
         "schema": ("schema_of",),
-        "shapes": ("Validation", "shapes_of", "validate"),
+        "shapes": ("shapes_of",),
         "store": ("KnowledgeBase", "Loaded", "Rebuilt"),
+        "validation": ("Validation", "Violation", "validate"),
         "vocabulary": ("PREFIXES", "check_iri", "expand", "shorten"),
     },
 )

@@ -3,7 +3,7 @@
 import collections.abc
 import enum
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -55,6 +55,10 @@ class FieldPlan:
     unit: Unit | None
     description: str
     declared_by: type[Entity]
+    limits: tuple[tuple[str, Any], ...] = ()
+    """Bounds of a number or of the length of a text: ``("ge", 0)``."""
+    choices: tuple[Any, ...] = ()
+    """The values that a literal may have, where they are few."""
 
     @property
     def order(self) -> str:
@@ -92,6 +96,8 @@ class _Reading:
     unit: Unit | None = None
     link: bool = False
     predicate: str | None = None
+    limits: dict[str, Any] = field(default_factory=dict)
+    choices: tuple[Any, ...] = ()
 
 
 @cache
@@ -125,15 +131,15 @@ def _agree(plan: FieldPlan) -> None:
 
 
 def _plan(cls: type[Entity], name: str) -> FieldPlan:
-    field = cls.model_fields[name]
+    info = cls.model_fields[name]
     owner: type[Entity] = [
         base for base in cls.__mro__ if issubclass(base, Entity) and name in vars(base).get("__annotations__", {})
     ][-1]
     reading = _Reading(where=f"{cls.__qualname__}.{name}")
-    for mark in field.metadata:
+    for mark in info.metadata:
         _note(reading, mark)
-    kind, found = _read(field.annotation, reading)
-    default = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+    kind, found = _read(info.annotation, reading)
+    default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
     if reading.optional and reading.container == "set":
         raise KnowledgeError(f"{reading.where}: a set cannot be None as well", hint="an empty set says the same")
     return FieldPlan(
@@ -144,12 +150,23 @@ def _plan(cls: type[Entity], name: str) -> FieldPlan:
         container=reading.container,
         build=reading.build,
         optional=reading.optional,
-        required=field.is_required(),
+        required=info.is_required(),
         null_default=reading.optional and default is None,
         unit=reading.unit,
-        description=field.description or "",
+        description=info.description or "",
         declared_by=owner,
+        limits=_limits(reading, kind, found),
+        choices=reading.choices,
     )
+
+
+def _limits(reading: _Reading, kind: Kind, found: tuple[type, ...]) -> tuple[tuple[str, Any], ...]:
+    if kind != "scalar" or len(found) > 1:
+        return ()
+    of_length = {"min_length", "max_length"}
+    lengths = reading.container == "one" and found[0] is str
+    # The length of a list is no property of its items.
+    return tuple((name, limit) for name, limit in reading.limits.items() if name not in of_length or lengths)
 
 
 def _camel(name: str) -> str:
@@ -164,6 +181,10 @@ def _note(reading: _Reading, mark: Any) -> None:
         reading.predicate = mark.iri
     elif isinstance(mark, _Link):
         reading.link = True
+    else:
+        for name in ("ge", "gt", "le", "lt", "min_length", "max_length"):
+            if (limit := getattr(mark, name, None)) is not None:
+                reading.limits[name] = limit
 
 
 def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
@@ -179,6 +200,7 @@ def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
     if origin in _MAPPINGS or hint in _MAPPINGS:
         return "json", (dict,)
     if origin is Literal:
+        reading.choices = (*reading.choices, *arguments)
         return "scalar", tuple(dict.fromkeys(type(value) for value in arguments))
     if hint is Array:
         return "array", ()
@@ -222,6 +244,8 @@ def _read_union(arguments: tuple[Any, ...], reading: _Reading) -> tuple[Kind, tu
             f"{reading.where}: a union of unlike types has no form in the knowledge graph", hint=_FORMS
         )
     found = tuple(dict.fromkeys(single for _, singles in read for single in singles))
+    if len(members) > 1 and any(get_origin(member) is not Literal for member in members):
+        reading.choices = ()
     return read[0][0], found
 
 
