@@ -20,7 +20,7 @@
     │   ├── JournalDamaged      a journal line that is neither whole nor merely torn
     │   └── UnfitRecord         something that JSON cannot hold was to be journalled: fails the walk that asked for it
     ├── KnowledgeError          the knowledge base
-    │   └── Conflict            a remote change that must not be overwritten
+    │   └── Conflict            a change by somebody else that must not be overwritten
     ├── ModelError              a language model that is asked
     │   ├── ModelUnavailable    no answer came: network, rate limit, time-out, refused key
     │   ├── PromptTruncated     the server read less of the prompt than was sent
@@ -30,6 +30,8 @@
 
 Each message says what was expected, what came, and what to do.
 """
+
+from typing import Any
 
 __all__ = [
     "BadAnswer",
@@ -160,7 +162,24 @@ class KnowledgeError(GraficoError):
 
 
 class Conflict(KnowledgeError):
-    """A remote change that must not be overwritten."""
+    """A change by somebody else that must not be overwritten.
+
+    Parameters
+    ----------
+    clashes
+        What was changed here and there: entity, property, the value before, theirs and ours.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, clashes: tuple[Any, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.clashes = clashes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_conflict, (self.message, self.hint, self.clashes))
+
+
+def _rebuild_conflict(message: str, hint: str | None, clashes: tuple[Any, ...]) -> Conflict:
+    return Conflict(message, hint=hint, clashes=clashes)
 
 
 class ModelError(GraficoError):
