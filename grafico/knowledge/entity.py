@@ -5,7 +5,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 from grafico.calculations import ArtifactRef, canonical_json
 from grafico.errors import BadInput, KnowledgeError
 from grafico.knowledge.fields import Property
-from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri
+from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri, decimal_text
 
 __all__ = ["Entity", "deferred", "entity_classes", "known_class", "lineage"]
 
@@ -155,8 +155,7 @@ def _key_value(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return {"time": value.isoformat()}
     if isinstance(value, Decimal):
-        # Exact: the usual context would round to 28 digits.
-        return {"decimal": str(value.normalize(Context(prec=max(1, len(value.as_tuple().digits)))))}
+        return {"decimal": decimal_text(value)}
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, ArtifactRef):

@@ -25,7 +25,7 @@ from grafico.knowledge.arrays import ARRAY_KINDS, MAX_INLINE_BYTES, encode_array
 from grafico.knowledge.entity import Entity, deferred, lineage
 from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
-from grafico.knowledge.vocabulary import GRAFICO, ID, RDF, XSD, check_iri, iri_term, literal_term
+from grafico.knowledge.vocabulary import GRAFICO, ID, RDF, XSD, check_iri, decimal_text, iri_term, literal_term
 
 __all__ = ["Description", "artifact_iri", "describe", "enum_iri", "n_quads", "scalar_term"]
 
@@ -218,7 +218,7 @@ def _decimal(value: Decimal) -> str:
         raise KnowledgeError(
             f"the decimal {str(value)[:60]} has no literal", hint="use a finite one, or float, which knows infinities"
         )
-    return f"{value:f}"
+    return decimal_text(value)
 
 
 def _moment(value: datetime) -> str:

@@ -1,6 +1,7 @@
 """Namespaces, identifiers and the N-Triples form of terms."""
 
 import re
+from decimal import Context, Decimal
 
 from grafico.errors import QueryError
 
@@ -20,6 +21,7 @@ __all__ = [
     "UNIT",
     "XSD",
     "check_iri",
+    "decimal_text",
     "expand",
     "iri_term",
     "literal_term",
@@ -94,6 +96,14 @@ def literal_term(text: str, datatype: str | None = None) -> str:
     """Return the N-Triples form of a literal; ``None`` means a plain string."""
     escaped = text.translate(_ESCAPES)
     return f'"{escaped}"^^<{datatype}>' if datatype else f'"{escaped}"'
+
+
+def decimal_text(value: Decimal) -> str:
+    """Return the one text of a decimal number's value, whatever zeros it was written with."""
+    if not value:
+        return "0"
+    # Exact: the usual context would round to 28 digits.
+    return f"{value.normalize(Context(prec=max(1, len(value.as_tuple().digits)))):f}"
 
 
 def expand(text: str) -> str:
