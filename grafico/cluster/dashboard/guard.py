@@ -1,0 +1,118 @@
+"""Who may see anything at all: every request to the scheduler's HTTP server, websockets too, passes here first.
+
+The loopback interface is open to every user of the machine, and Dask's own pages show inputs, code and logs to anybody.
+A link carries the token once; a cookie takes its place at once, so that it stays in no history, log or referrer.
+"""
+
+import hashlib
+import hmac
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from tornado import httputil, routing, web
+
+__all__ = ["COOKIE_S", "Guard", "cookie_name"]
+
+COOKIE_S = 7 * 24 * 3600
+"""A browser forgets after this; the token itself goes with the cluster."""
+
+UNKNOWN = "This dashboard belongs to somebody: open the link that `grafico run` or `grafico show` prints.\n"
+
+
+def cookie_name(token: str) -> str:
+    """Return the cookie's name: browsers share cookies among all ports of a host, so each cluster has its own."""
+    return f"grafico-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+
+
+class Guard(routing.Router):
+    """Stands before an application, and lets nobody in without the token.
+
+    Parameters
+    ----------
+    application
+        What is served to those who have it.
+    token
+        The secret of this cluster.
+    """
+
+    def __init__(self, application: web.Application, token: str) -> None:
+        self._application = application
+        self._token = token.encode()
+        self._cookie = cookie_name(token)
+        self._enter = door(Enter, cookie=self._cookie, token=token)
+        self._unknown = door(Refuse, status=401, said=UNKNOWN)
+        self._foreign = door(Refuse, status=403, said="A page of another server asked for this.\n")
+
+    def find_handler(self, request: httputil.HTTPServerRequest, **kwargs: Any) -> httputil.HTTPMessageDelegate | None:
+        """Return what answers a request: the application, or a door."""
+        if self._is(request.query_arguments.get("token", [b""])[-1]):
+            return self._enter.find_handler(request)
+        if not self._knows(request):
+            return self._unknown.find_handler(request)
+        if not same_origin(request):
+            return self._foreign.find_handler(request)
+        return self._application.find_handler(request, **kwargs)
+
+    def _knows(self, request: httputil.HTTPServerRequest) -> bool:
+        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self._is(given.strip().encode("utf-8", "replace")):
+            return True
+        morsel = request.cookies.get(self._cookie)
+        return morsel is not None and self._is(morsel.value.encode("utf-8", "replace"))
+
+    def _is(self, given: bytes) -> bool:
+        return hmac.compare_digest(given, self._token)
+
+
+def door(handler: type[web.RequestHandler], **settings: Any) -> web.Application:
+    """Return what answers every request in one way, and logs nothing: what was tried may be a mistyped secret."""
+    return web.Application([(r".*", handler, settings)], log_function=lambda _: None)
+
+
+def same_origin(request: httputil.HTTPServerRequest) -> bool:
+    """Whether a request comes from a page of this very server, or from no page.
+
+    A cookie is sent along with what pages on other ports of the same host ask for; their users may be others.
+    """
+    origin = request.headers.get("Origin") or request.headers.get("Sec-Websocket-Origin")
+    return not origin or urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower()
+
+
+class Enter(web.RequestHandler):
+    """Takes the token out of the address, and hands over the cookie."""
+
+    def initialize(self, cookie: str, token: str) -> None:
+        """Take what the guard gives."""
+        self.cookie = cookie
+        self.token = token
+
+    def get(self) -> None:
+        """Send the browser to the same page, without the token."""
+        arguments = self.request.query_arguments.items()
+        left = [(name, value) for name, values in arguments if name != "token" for value in values]
+        query = f"?{urlencode(left)}" if left else ""
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_cookie(self.cookie, self.token, path="/", httponly=True, samesite="Strict", max_age=COOKIE_S)
+        # One leading slash and no more: two would name another host.
+        self.redirect(f"/{self.request.path.lstrip('/')}{query}", status=303)
+
+    head = get
+
+
+class Refuse(web.RequestHandler):
+    """Answers with a refusal, whatever the method."""
+
+    def initialize(self, status: int, said: str) -> None:
+        """Take what to say."""
+        self.status = status
+        self.said = said
+
+    def prepare(self) -> None:
+        """Say it."""
+        self.set_status(self.status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        if self.status == 401:
+            self.set_header("WWW-Authenticate", 'Bearer realm="grafico"')
+        self.finish(self.said)

@@ -1,0 +1,62 @@
+"""Putting the dashboard on a scheduler's HTTP server."""
+
+import secrets
+from typing import Any
+
+from distributed.http.utils import get_handlers
+from tornado import web
+
+from grafico.cluster.dashboard.data import History
+from grafico.cluster.dashboard.guard import Guard
+from grafico.cluster.dashboard.pages import DaskPages, Data, Static
+from grafico.cluster.dashboard.source import StatusSource
+
+__all__ = ["dashboard_link", "install", "new_token"]
+
+DASK_ROUTES = ["distributed.http.scheduler.info", "distributed.http.health", "distributed.http.statics"]
+"""What Dask serves beside its Bokeh pages: never its proxy, which would fetch pages of other hosts for anybody."""
+
+
+def new_token() -> str:
+    """Return a secret for one cluster."""
+    return secrets.token_urlsafe(32)
+
+
+def dashboard_link(host: str, port: int, token: str) -> str:
+    """Return the link that opens the page in a browser; it holds the secret."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/grafico?token={token}"
+
+
+def install(scheduler: Any, *, token: str, source: StatusSource) -> None:
+    """Serve the dashboard from a scheduler's HTTP server, to those who have the token.
+
+    The page is at ``/grafico``, what it shows at ``/grafico/data.json``. Dask's pages come beside it; Bokeh, which
+    draws them, is loaded when the first of them is opened, and without it they say how to get it. The scheduler needs
+    ``dashboard=False`` and an address for HTTP on the loopback interface: nothing here is encrypted.
+
+    Parameters
+    ----------
+    scheduler
+        A Dask scheduler that has been started.
+    token
+        The secret without which every request is answered with 401.
+    source
+        Asked for what runs say of themselves.
+    """
+    history = History(scheduler)
+    history.start()
+    application = scheduler.http_application
+    shared = {"scheduler": scheduler, "source": source, "history": history}
+    application.add_handlers(
+        r".*",
+        [
+            (r"/", web.RedirectHandler, {"url": "/grafico", "permanent": False}),
+            (r"/grafico/?", Static),
+            (r"/grafico/data\.json", Data, shared),
+            (r"/grafico/(page\.css|[a-z]+\.js|icon\.svg)", Static),
+            *get_handlers(server=scheduler, modules=DASK_ROUTES, prefix="/"),
+        ],
+    )
+    application.add_application(DaskPages(scheduler))
+    scheduler.http_server.request_callback = Guard(application, token)
