@@ -1,7 +1,6 @@
 """Opening a cluster for a run; everything heavy is imported only then."""
 
 import contextlib
-import importlib.util
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from grafico.cluster.layout import lay_out
 from grafico.cluster.profile import Profile
-from grafico.errors import MissingExtra
 
 if TYPE_CHECKING:
     from grafico.cluster.lanes import Cluster
@@ -33,17 +31,10 @@ async def open_cluster(profile: Profile, run_root: Path) -> AsyncIterator["Clust
     ------
     ProfileError
         This machine lacks what the profile asks for.
-    MissingExtra
-        The profile asks for the dashboard, and Bokeh is not installed.
     GraficoError
         No worker started.
     """
     specs = lay_out(profile)
-    if profile.dashboard != "off" and importlib.util.find_spec("bokeh") is None:
-        raise MissingExtra(
-            f"the profile {profile.name!r} asks for the dashboard, which needs Bokeh",
-            hint="pip install 'grafico[dashboard]', or set dashboard: off in the profile",
-        )
     from grafico.cluster.dask_cluster import Watcher, running_cluster
     from grafico.cluster.lanes import Cluster
 
@@ -51,7 +42,9 @@ async def open_cluster(profile: Profile, run_root: Path) -> AsyncIterator["Clust
     try:
         cluster = Cluster(profile, specs, Path(run_root), scratch)
         watcher = Watcher(cluster.worker_up, cluster.worker_down)
-        async with running_cluster(profile, specs, watcher, scratch, cluster.worker_given_up) as running:
+        async with running_cluster(
+            profile, specs, watcher, scratch, cluster.worker_given_up, source=cluster
+        ) as running:
             cluster.connect(running)
             try:
                 await cluster.ready()

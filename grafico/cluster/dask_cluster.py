@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import dask
 from distributed import Client, Scheduler, SchedulerPlugin
 from distributed.deploy.spec import SpecCluster
 
+from grafico.cluster.dashboard import StatusSource, dashboard_link, install, new_token
 from grafico.cluster.launch import LocalWorker
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.profile import Profile
@@ -19,9 +19,6 @@ from grafico.cluster.profile import Profile
 __all__ = ["Running", "Watcher", "running_cluster"]
 
 HOST = "127.0.0.1"
-ROUTES = ["distributed.http.scheduler.info", "distributed.http.health", "distributed.http.statics"]
-"""What is served beside the dashboard: never the proxy, which would fetch pages of other hosts for anybody."""
-
 CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1h",  # LocalWorker replaces lost ones itself
     "distributed.scheduler.active-memory-manager.start": False,
@@ -69,15 +66,19 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running_cluster(
-    profile: Profile, specs: Sequence[WorkerSpec], watcher: Watcher, scratch: Path, given_up: Callable[[str], None]
+    profile: Profile,
+    specs: Sequence[WorkerSpec],
+    watcher: Watcher,
+    scratch: Path,
+    given_up: Callable[[str], None],
+    *,
+    source: StatusSource,
 ) -> AsyncIterator[Running]:
     """Start the scheduler, ask for the workers, connect; stop all of it at the end.
 
     Workers report by themselves; nobody waits for them here.
     """
     shown = profile.dashboard != "off"
-    # Everybody on this host can reach the loopback interface, and the dashboard has no password of its own.
-    prefix = f"/{secrets.token_urlsafe(24)}"
     port = profile.dashboard if shown else 0
     scheduler = {
         "cls": Scheduler,
@@ -86,9 +87,8 @@ async def running_cluster(
             "host": [HOST, None],
             "port": [0, 0],
             "protocol": ["tcp", "inproc"],
-            "dashboard": shown,
+            "dashboard": False,  # what is shown is put there below, behind a token
             "dashboard_address": f"{HOST}:{port}",
-            "http_prefix": prefix,
             "allowed_failures": 0,  # retries are the engine's, which counts and records them
             "plugins": [watcher],
         },
@@ -106,7 +106,7 @@ async def running_cluster(
         }
         for spec in specs
     }
-    routes = {"distributed.scheduler.http.routes": list(ROUTES) if shown else []}
+    routes: dict[str, list[str]] = {"distributed.scheduler.http.routes": []}
     # A worker that is stopped while it starts finds its folder gone, which is as it should be.
     logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     with dask.config.set({**CONFIG, **routes, "temporary-directory": str(scratch)}):
@@ -120,7 +120,9 @@ async def running_cluster(
         async with cluster:
             link = None
             if shown:
-                link = f"http://{HOST}:{cluster.scheduler.http_server.port}{prefix}/status"
+                token = new_token()
+                install(cluster.scheduler, token=token, source=source)
+                link = dashboard_link(HOST, cluster.scheduler.http_server.port, token)
             else:
                 cluster.scheduler.http_server.stop()  # Dask listens whether anything is served or not
             client = Client(

@@ -5,12 +5,12 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, Resources, load_calculation
+from grafico.calculations import CalculationTask, Failure, FailureKind, Json, Outcome, Resources, load_calculation
 from grafico.cluster.dask_cluster import Running
 from grafico.cluster.execute import execute
 from grafico.cluster.launch import LocalWorker
@@ -54,6 +54,8 @@ class Cluster:
         self.profile = profile
         self.specs = tuple(specs)
         self.dashboard_link: str | None = None
+        self.report: Callable[[], Json] = dict
+        """Asked for what the run says of itself, for the page; whoever walks the graph sets it."""
         self._paths = RunPaths(run_root)
         self._scratch = scratch
         self._run_id = hashlib.sha256(str(self._paths.root).encode()).hexdigest()[:8]
@@ -146,6 +148,10 @@ class Cluster:
                 )
             )
         return views
+
+    def statuses(self) -> dict[str, Json]:
+        """Return what the run says of itself, for the page: the source of a cluster with one controller."""
+        return {self._run_id: self.report()}
 
     @property
     def waiting(self) -> int:

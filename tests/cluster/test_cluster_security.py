@@ -5,8 +5,6 @@ import fcntl
 import os
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import calculations_for_tests as cases
 import psutil
@@ -38,30 +36,6 @@ def test_all_sockets_listen_on_the_loopback_and_none_on_the_usual_port(on_cluste
     assert len(found) == 2  # the scheduler and its worker, for each other; nothing that speaks HTTP
     assert {host for host, _ in found} == {"127.0.0.1"}
     assert 8787 not in {port for _, port in found}
-
-
-def test_the_dashboard_is_behind_a_secret_and_has_no_proxy(on_cluster, task):
-    pytest.importorskip("bokeh")
-
-    def fetch(url: str) -> int:
-        try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return answer.status
-        except urllib.error.HTTPError as error:
-            return error.code
-
-    async def use(cluster):
-        link = cluster.dashboard_link
-        root = link.removesuffix("/status")
-        base = root.rpartition("/")[0]
-        assert len(root.rpartition("/")[2]) >= 32
-        urls = [link, f"{base}/status", f"{base}/health", f"{root}/proxy/8787/127.0.0.1/status", f"{root}/health"]
-        return await asyncio.to_thread(lambda: ([fetch(url) for url in urls], listening()))
-
-    profile = Profile(name="shown", dashboard=0, pools=(Pool(name="cpu", cpus=1, memory_mib=4000),))
-    codes, found = on_cluster(use, profile)
-    assert codes == [200, 404, 404, 404, 200]
-    assert {host for host, _ in found} == {"127.0.0.1"}
 
 
 def test_the_folder_of_leases_is_private_or_refused(tmp_path, monkeypatch):
