@@ -23,7 +23,7 @@ from grafico.graphs.failures import JoinFailed, WalkFailed
 from grafico.graphs.graph import Foreseen, Graph
 from grafico.graphs.guards import Guard
 from grafico.graphs.joins import failures, need_all, need_any, need_at_least
-from grafico.graphs.lanes import Lanes
+from grafico.graphs.lanes import Lanes, Members
 from grafico.graphs.memory import FolderArtifacts, InlineCompute, MemoryRecorder
 from grafico.graphs.node import Node
 from grafico.graphs.protocols import (
@@ -67,6 +67,7 @@ __all__ = [
     "Lanes",
     "LanesOpened",
     "Limits",
+    "Members",
     "MemoryRecorder",
     "Node",
     "NodeChanged",

@@ -11,7 +11,7 @@ from grafico.calculations import Json
 from grafico.errors import GraphStopped
 from grafico.graphs.failures import ends_the_run
 from grafico.graphs.node import AnyNode, parameters_of, required_parameters
-from grafico.graphs.protocols import RouteProposal, RouteQuestion
+from grafico.graphs.protocols import Answered, RouteProposal, RouteQuestion
 from grafico.graphs.routes import (
     envelope_schema,
     problems,
@@ -101,7 +101,8 @@ async def ask(fork: Fork, output: type[BaseModel] | None = None) -> Choice:
         except ValidationError as error:
             errors = problems(error)
             continue
-        return Choice(route.parameters, router.name, route.confidence, route.reasoning, made)
+        by = answer.by if isinstance(answer, Answered) else router.name
+        return Choice(route.parameters, by, route.confidence, route.reasoning, made)
     return _fallback(fork, "; ".join(errors))
 
 

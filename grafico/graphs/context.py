@@ -20,7 +20,7 @@ from grafico.graphs.state import GraphState, Summary, check_scalars
 
 if TYPE_CHECKING:
     from grafico.graphs.graph import Graph
-    from grafico.graphs.lanes import Lanes
+    from grafico.graphs.lanes import Lanes, Members
     from grafico.graphs.routing import Decided
     from grafico.graphs.walk import Walk
 
@@ -63,6 +63,11 @@ class Context(Generic[StateT]):
     def persist(self) -> Persist | None:
         """The injected knowledge base, when the job asks for it."""
         return self.walk.scope.persist
+
+    @property
+    def is_job(self) -> bool:
+        """Whether this walk is a job of its own, which publishes and persists its result: the root, or a sweep's member."""
+        return self.walk.is_job
 
     def take(self) -> Position:
         """Take the place of one call; the engine's own door."""
@@ -152,10 +157,12 @@ class Context(Generic[StateT]):
     def fan_out(
         self,
         target: "Graph",
-        members: Mapping[str, GraphState],
+        members: "Mapping[str, GraphState] | Members",
         *,
         limit: int | None = None,
         label: str | None = None,
+        folder: str | None = None,
+        fold: Callable[[str, Outcome[Any]], Awaitable[Any]] | None = None,
     ) -> "Lanes[Any]": ...
     @overload
     def fan_out(
@@ -167,7 +174,14 @@ class Context(Generic[StateT]):
         label: str | None = None,
     ) -> "Lanes[OutputT]": ...
     def fan_out(
-        self, target: Any, members: Mapping[str, Any], *, limit: int | None = None, label: str | None = None
+        self,
+        target: Any,
+        members: Any,
+        *,
+        limit: int | None = None,
+        label: str | None = None,
+        folder: str | None = None,
+        fold: Callable[[str, Outcome[Any]], Awaitable[Any]] | None = None,
     ) -> "Lanes[Any]":
         """Open a lane for each member: a walk through a graph, or one calculation.
 
@@ -181,6 +195,10 @@ class Context(Generic[StateT]):
             Lanes open at once; default the run's limit.
         label
             What people call it; default the target's name.
+        folder
+            Makes each lane of a graph a job of its own, which publishes under ``results/<folder>/<key>/``.
+        fold
+            Given each outcome when its lane ends; what it returns is kept in its place.
 
         Returns
         -------
@@ -189,7 +207,9 @@ class Context(Generic[StateT]):
         """
         from grafico.graphs.lanes import Lanes
 
-        lanes: Lanes[Any] = Lanes(self, self.take(), target, members, limit=limit, label=label)
+        lanes: Lanes[Any] = Lanes(
+            self, self.take(), target, members, limit=limit, label=label, folder=folder, fold=fold
+        )
         self.lanes_opened.append(lanes)
         return lanes
 
@@ -279,4 +299,4 @@ class Context(Generic[StateT]):
 
     async def publish(self, name: str, content: bytes | ArtifactRef) -> None:
         """Put a file under the run's ``results/``; a replay writes it again."""
-        await self.walk.scope.recorder.publish(name, content)
+        await self.walk.scope.recorder.publish(f"{self.walk.folder}{name}", content)

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -20,11 +21,20 @@ from grafico.graphs.walk import Walk
 if TYPE_CHECKING:
     from grafico.graphs.context import Context
 
-__all__ = ["Lanes"]
+__all__ = ["Lanes", "Members"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
 KEY_PATTERN = re.compile(r"^[A-Za-z0-9_.+-]+$")
+
+
+@dataclass(frozen=True)
+class Members:
+    """Members of a fan-out whose states are made when their lanes start: for very many of them."""
+
+    keys: tuple[str, ...]
+    make: Callable[[str], Any]
+    """Returns the state of a member's lane, each time the same; what it raises is that lane's failure."""
 
 
 class Lanes(Generic[OutputT]):
@@ -39,16 +49,21 @@ class Lanes(Generic[OutputT]):
         ctx: "Context[Any]",
         position: Position,
         target: Graph | Calculation[Any, Any],
-        members: Mapping[str, Any],
+        members: "Mapping[str, Any] | Members",
         *,
         limit: int | None,
         label: str | None,
+        folder: str | None = None,
+        fold: Callable[[str, Outcome[Any]], Awaitable[Any]] | None = None,
     ) -> None:
         self.ctx = ctx
         self.position = position
         self.target = target
-        self.keys = tuple(members)
-        self._members = dict(members)
+        self.keys = members.keys if isinstance(members, Members) else tuple(members)
+        self._members = {} if isinstance(members, Members) else dict(members)
+        self._make = members.make if isinstance(members, Members) else self._members.pop
+        self._folder = folder
+        self._fold = fold
         self.limit = limit if limit is not None else ctx.walk.scope.limits.lanes
         name = f"{target.id}@{target.version}" if isinstance(target, Graph) else target.name
         self.target_name = name
@@ -150,7 +165,7 @@ class Lanes(Generic[OutputT]):
                 outcome, replayed = await self._lane(key)
                 self._ended += 1
                 self._announce(key, outcome, replayed=replayed)
-                self._done.put_nowait((key, outcome))
+                self._done.put_nowait((key, outcome if self._fold is None else await self._fold(key, outcome)))
         except BaseException as error:
             self._done.put_nowait(error)
             if not isinstance(error, Exception):
@@ -165,15 +180,25 @@ class Lanes(Generic[OutputT]):
 
     async def _lane(self, key: str) -> tuple[Outcome[Any], bool]:
         """Return a lane's outcome, and whether the journal knew its end."""
-        scope, member, path = self.ctx.walk.scope, self._members.pop(key), self._prefix + key
+        scope, path, node_id = self.ctx.walk.scope, self._prefix + key, self.ctx.node.node_id
         if scope.events:
             scope.events.emit(LaneStarted(Position(path, 0, 0), False, key))
-        if isinstance(self.target, Graph):
-            walk = Walk(scope, self.target, member, path)
-            return await walk.run(), walk.ended_before
-        walk = Walk(scope, self.ctx.walk.graph, None, path)
-        node_id = self.ctx.node.node_id
         outcome: Outcome[Any]
+        folder, own = self.ctx.walk.folder, self._folder is not None
+        walk = Walk(scope, self.ctx.walk.graph, None, path)
+        try:
+            member = self._make(key)
+            self._check_member(key, member)
+        except Exception as error:
+            if ends_the_run(error):
+                raise
+            outcome = failure_from(error, node_id)
+            await walk.end(Position(path, 0, 0), outcome)
+            return outcome, walk.ended_before
+        if isinstance(self.target, Graph):
+            folder = f"{folder}{self._folder}/{key}/" if own else folder
+            walk = Walk(scope, self.target, member, path, folder=folder, is_job=own)
+            return await walk.run(), walk.ended_before
         try:
             request = make_request(
                 walk, Position(path, 0, 0), node_id, self.target, member, label=f"{self.label} · {key}"
@@ -188,14 +213,11 @@ class Lanes(Generic[OutputT]):
 
     def _check(self) -> None:
         where = f"node {self.ctx.node.node_id}: fan-out over {self.target_name}"
-        for key, member in self._members.items():
+        for key in self.keys:
             if not KEY_PATTERN.match(key):
                 raise BadInput(f"{where}: lane key {key!r} has characters other than A-Z a-z 0-9 _ . + -")
-            if isinstance(self.target, Graph) and not isinstance(member, self.target.state_type):
-                raise GraphDefinitionError(
-                    f"{where}: lane {key} was given {type(member).__name__}, "
-                    f"and the graph walks on {self.target.state_type.__name__}"
-                )
+        for key, member in self._members.items():
+            self._check_member(key, member)
         if isinstance(self.target, Graph):
             if self.ctx.state is not None and any(member is self.ctx.state for member in self._members.values()):
                 raise GraphDefinitionError(f"{where}: a lane was given its parent's state; give each lane its own")
@@ -203,3 +225,10 @@ class Lanes(Generic[OutputT]):
                 raise GraphDefinitionError(f"{where}: two lanes share one state; give each lane its own")
         if self.limit < 1:
             raise BadInput(f"{where}: limit is {self.limit}, and must be at least 1")
+
+    def _check_member(self, key: str, member: Any) -> None:
+        if isinstance(self.target, Graph) and not isinstance(member, self.target.state_type):
+            raise GraphDefinitionError(
+                f"node {self.ctx.node.node_id}: fan-out over {self.target_name}: lane {key} was given "
+                f"{type(member).__name__}, and the graph walks on {self.target.state_type.__name__}"
+            )

@@ -169,7 +169,8 @@ class InlineCompute:
                 hints=task.hints,
             )
             try:
-                output = calculation.function(calculation.input_type.model_validate(task.input), context)
+                value = calculation.input_type.model_validate(task.input)
+                output = calculation.function(value, context)
             except CalculationError as error:
                 return Failure(kind=error.kind, message=str(error), where=task.name, details=error.details)
             except BadInput as error:
@@ -187,5 +188,7 @@ class InlineCompute:
             started=started,
             seconds=time.monotonic() - began,
             reused_hints=tuple(context.reused_hints),
+            consumed=contents_of(value),
+            made=contents_of(output),
         )
         return calculation.outcome_type(output=output, key=task.key, provenance=provenance)

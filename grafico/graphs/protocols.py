@@ -12,6 +12,7 @@ from pydantic import Field
 from grafico.calculations import ArtifactRef, CalculationTask, Json, Model, Outcome, Success
 
 __all__ = [
+    "Answered",
     "Compute",
     "Persist",
     "Position",
@@ -118,6 +119,22 @@ class RouteQuestion(Model):
     task: Mapping[str, Json] | None = Field(
         default=None, description="JSON Schema of a task output asked for together with the route"
     )
+
+
+class Answered(dict[str, Json]):
+    """A router's answer that says who gave it, where a router asks others.
+
+    Parameters
+    ----------
+    answer
+        The JSON object.
+    by
+        Stands in the journal instead of the router's own name.
+    """
+
+    def __init__(self, answer: Mapping[str, Json], *, by: str) -> None:
+        super().__init__(answer)
+        self.by = by
 
 
 class Router(Protocol):

@@ -32,7 +32,9 @@ class Walk:
     __slots__ = (
         "ctx",
         "ended_before",
+        "folder",
         "graph",
+        "is_job",
         "lane",
         "live",
         "node_id",
@@ -44,11 +46,17 @@ class Walk:
         "told",
     )
 
-    def __init__(self, scope: Scope, graph: Graph, state: Any, lane: str) -> None:
+    def __init__(
+        self, scope: Scope, graph: Graph, state: Any, lane: str, *, folder: str = "", is_job: bool = False
+    ) -> None:
         self.scope = scope
         self.graph = graph
         self.state = state
         self.lane = lane
+        self.folder = folder
+        """Goes before the names of what this walk publishes: empty, or a path that ends in ``/``."""
+        self.is_job = is_job or not lane
+        """Whether it is a job of its own: the root of a run, or a member of a sweep."""
         self.step = -1
         self.node_id = ""
         self.live = False

@@ -229,7 +229,7 @@ class Finish(Node[QCState, QCResult]):
     async def run(self, ctx: Ctx) -> End[QCResult]:
         """Build the result; a job of its own also persists it, and writes it to its results."""
         result = ctx.state.result()
-        if not ctx.position.lane:
+        if ctx.is_job:
             if ctx.persist is not None:
                 entities = await ctx.thread(quantum_chemistry_entities, result)
                 result = result.model_copy(update={"persisted": tuple(await ctx.persist.persist(entities))})
