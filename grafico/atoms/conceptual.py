@@ -1,10 +1,11 @@
 """Structures: what a calculation is about, apart from any engine's own object."""
 
+import hashlib
 from typing import TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from grafico.calculations import Model
+from grafico.calculations import Model, canonical_json
 
 __all__ = ["ConceptualAtoms", "Vector"]
 
@@ -36,6 +37,14 @@ class ConceptualAtoms(Model):
         if len(self.symbols) != len(self.positions):
             raise ValueError(f"{len(self.symbols)} symbols but {len(self.positions)} positions")
         return self
+
+    @property
+    def content_digest(self) -> str:
+        """What tells species and coordinates from any others, to the bit; charge and spin are not part of it."""
+        body = {"symbols": list(self.symbols), "positions": [list(position) for position in self.positions]}
+        if self.cell is not None:
+            body["cell"] = [list(vector) for vector in self.cell]
+        return f"structure:{hashlib.sha256(canonical_json(body)).hexdigest()}"
 
     def __len__(self) -> int:
         return len(self.symbols)

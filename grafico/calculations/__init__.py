@@ -5,6 +5,7 @@ A calculation is a pure function that a worker runs in a process of its own. It 
 but JSON and digests travels between controller and worker.
 """
 
+from grafico.calculations.contents import contents_of
 from grafico.calculations.declare import Calculation, CalculationTask, Rung, calculation, load_calculation
 from grafico.calculations.keys import canonical_json, content_key
 from grafico.calculations.outcomes import (
@@ -43,6 +44,7 @@ __all__ = [
     "calculation",
     "canonical_json",
     "content_key",
+    "contents_of",
     "load_calculation",
     "unfit",
 ]

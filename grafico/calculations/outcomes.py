@@ -148,6 +148,8 @@ class Provenance(Model):
     started: str = Field(default="", description="UTC, ISO 8601")
     seconds: float = Field(default=0.0, ge=0)
     reused_hints: tuple[str, ...] = Field(default=(), description="names of hints that were used")
+    consumed: tuple[str, ...] = Field(default=(), description="structures and files of the input, by digest")
+    made: tuple[str, ...] = Field(default=(), description="structures and files of the output, by digest")
 
 
 class Success(Model, Generic[OutputT]):

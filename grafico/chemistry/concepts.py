@@ -105,6 +105,9 @@ class Conformer(ChemicalEntity):
     molecule: Molecule = Field(description="whose geometry it is")
     symbols: tuple[str, ...] = Field(description="element symbols, one an atom")
     positions: Annotated[Array, Unit("Å")] = Field(description="Cartesian coordinates, shape (atoms, 3)")
+    content: Annotated[str | None, Property(GRAFICO + "content")] = Field(
+        default=None, description="digest of symbols and positions, by which calculations know it"
+    )
 
 
 class QuantumCalculation(ChemicalEntity):

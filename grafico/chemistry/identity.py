@@ -101,7 +101,12 @@ def conformer_entity(atoms: ConceptualAtoms, molecule: Molecule) -> Conformer:
     """Return the entity of a geometry."""
     import numpy
 
-    return Conformer(molecule=molecule, symbols=atoms.symbols, positions=numpy.asarray(atoms.positions, dtype="<f8"))
+    return Conformer(
+        molecule=molecule,
+        symbols=atoms.symbols,
+        positions=numpy.asarray(atoms.positions, dtype="<f8"),
+        content=atoms.content_digest,
+    )
 
 
 def molecule_entity(atoms: ConceptualAtoms, *, label: str = "", smiles: str | None = None) -> Molecule:

@@ -32,6 +32,7 @@ from grafico.calculations import (
     FailureKind,
     Provenance,
     WorkContext,
+    contents_of,
     load_calculation,
 )
 from grafico.cluster.leases import Lease
@@ -168,6 +169,8 @@ def calculate(order: Order, paths: RunPaths) -> Reply:
             started=started,
             seconds=seconds,
             reused_hints=tuple(ctx.reused_hints),
+            consumed=contents_of(value),
+            made=contents_of(output),
         ),
     )
     committed, digest = OutcomeStore(paths).commit(task.key, success)

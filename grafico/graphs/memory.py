@@ -25,6 +25,7 @@ from grafico.calculations import (
     Provenance,
     Success,
     WorkContext,
+    contents_of,
     load_calculation,
 )
 from grafico.errors import BadInput

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from grafico.jobs.schema import Job
 from grafico.runs import OutcomeStore, Run, RunView
 
 __all__ = ["Knowledge", "store_of"]
+
+Contents: TypeAlias = dict[str, tuple[str, ...]]
+"""By IRI of an execution, what its input or output held."""
 
 
 def store_of(job: Job) -> AbstractContextManager[None]:
@@ -62,11 +65,12 @@ class Knowledge:
 
     async def finish(self, view: RunView) -> None:
         """Add where it all came from, once the walk has ended."""
-        await self._knowledge.finish(list(self._entities(view)))
+        entities, consumed, made = self._entities(view)
+        await self._knowledge.finish(entities, consumed=consumed, made=made)
 
-    def _entities(self, view: RunView) -> Iterator[Any]:
-        from grafico.knowledge import Execution, RouteTaken, grafico_agent, software
+    def _entities(self, view: RunView) -> tuple[list[Any], Contents, Contents]:
         from grafico.knowledge import Run as RunEntity
+        from grafico.knowledge import grafico_agent
 
         manifest = view.manifest
         run = RunEntity(
@@ -81,41 +85,70 @@ class Knowledge:
             status=str(view.status),
             agents=frozenset({grafico_agent()}),
         )
-        yield run
-        outcomes = OutcomeStore(view.paths)
-        seen: set[str] = set()
-        for fact in view.chronicle.state:
-            data = fact.data
-            if fact.kind == "route" and data.get("successor"):
-                entered = view.chronicle.state.get(f"{fact.at.rpartition('.')[0]}.0", "enter")
-                yield RouteTaken(
-                    run=run,
-                    position=fact.at,
-                    node=str(entered.data["node"]) if entered else "",
-                    successor=str(data["successor"]),
-                    chosen_by=str(data.get("by") or ""),
-                    reasoning=data.get("reasoning") or None,
-                    confidence=data.get("confidence"),
-                )
-            elif fact.kind == "compute" and data.get("status") == "success" and data["key"] not in seen:
-                seen.add(data["key"])
-                provenance = outcomes.provenance(data["key"])
-                if provenance is None:
-                    continue
-                yield Execution(
-                    run=run,
-                    key=data["key"],
-                    calculation=data.get("name"),
-                    started_at=_moment(provenance.started or None),
-                    seconds=provenance.seconds,
-                    device=provenance.device,
-                    threads=provenance.threads,
-                    host=provenance.host or None,
-                    attempt=provenance.attempt,
-                    settings=dict(provenance.settings),
-                    agents=software(dict(provenance.versions)),
-                    produced=frozenset(outcomes.artifacts(data["key"])),
-                )
+        executions, consumed, made = _executions(view, run)
+        return [run, *_routes(view, run), *executions], consumed, made
+
+
+def _routes(view: RunView, run: Any) -> Iterator[Any]:
+    from grafico.knowledge import RouteTaken
+
+    for fact in view.chronicle.state:
+        data = fact.data
+        if fact.kind == "route" and data.get("successor"):
+            entered = view.chronicle.state.get(f"{fact.at.rpartition('.')[0]}.0", "enter")
+            yield RouteTaken(
+                run=run,
+                position=fact.at,
+                node=str(entered.data["node"]) if entered else "",
+                successor=str(data["successor"]),
+                chosen_by=str(data.get("by") or ""),
+                reasoning=data.get("reasoning") or None,
+                confidence=data.get("confidence"),
+            )
+
+
+def _executions(view: RunView, run: Any) -> tuple[list[Any], Contents, Contents]:
+    """Return the executions of a run in the order of their answers, and what the input and output of each held.
+
+    One is informed by those before it whose output held, to the bit, what its input held. What a node changed between
+    (a structure that it turned, say) leaves no such trace, and no link.
+    """
+    from grafico.knowledge import Execution, software
+
+    outcomes = OutcomeStore(view.paths)
+    facts = [f for f in view.chronicle.state if f.kind == "compute" and f.data.get("status") == "success"]
+    found: dict[str, Any] = {}
+    consumed: dict[str, tuple[str, ...]] = {}
+    made: dict[str, tuple[str, ...]] = {}
+    sources: dict[str, list[Any]] = {}
+    for fact in sorted(facts, key=lambda fact: fact.order):
+        key = fact.data["key"]
+        provenance = None if key in found else outcomes.provenance(key)
+        if provenance is None:
+            continue
+        files = {f"file:{ref.digest}": ref for ref in outcomes.artifacts(key)}
+        execution = Execution(
+            run=run,
+            key=key,
+            calculation=fact.data.get("name"),
+            started_at=_moment(provenance.started or None),
+            seconds=provenance.seconds,
+            device=provenance.device,
+            threads=provenance.threads,
+            host=provenance.host or None,
+            attempt=provenance.attempt,
+            settings=dict(provenance.settings),
+            agents=software(dict(provenance.versions)),
+            produced=frozenset(files.values()),
+        )
+        earlier = [source for name in provenance.consumed for source in sources.get(name, ())]
+        execution.informed_by = frozenset(source for source, _ in earlier)
+        execution.read = frozenset(ref for _, ref in earlier if ref is not None)
+        for name in provenance.made:
+            sources.setdefault(name, []).append((execution, files.get(name)))
+        found[key] = execution
+        consumed[execution.iri], made[execution.iri] = provenance.consumed, provenance.made
+    return list(found.values()), consumed, made
 
 
 def _moment(text: str | None) -> datetime | None:

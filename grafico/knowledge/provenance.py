@@ -67,7 +67,12 @@ class Execution(Entity):
     )
     produced: frozenset[ArtifactRef] = Field(default=frozenset(), description="files of the run that it wrote")
     used: Annotated[frozenset[Entity], Property(PROV + "used")] = Field(
-        default=frozenset(), description="what it was about"
+        default=frozenset(), description="what its input held, to the bit"
+    )
+    read: frozenset[ArtifactRef] = Field(default=frozenset(), description="files of the run that its input named")
+    informed_by: Annotated[frozenset["Execution"], Property(PROV + "wasInformedBy")] = Field(
+        default=frozenset(),
+        description="calculations before it whose output held a structure or file that its input held, to the bit",
     )
     generated: Annotated[frozenset[Entity], Property(PROV + "generated")] = Field(
         default=frozenset(), description="what came out"

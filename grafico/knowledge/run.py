@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from grafico.knowledge.vocabulary import GRAFICO, PROV, RDF, SCHEMA, XSD, iri_te
 __all__ = ["RunKnowledge"]
 
 KEY, PRODUCED = iri_term(GRAFICO + "key"), iri_term(GRAFICO + "produced")
-GENERATED = iri_term(PROV + "generated")
+GENERATED, USED, CONTENT = iri_term(PROV + "generated"), iri_term(PROV + "used"), iri_term(GRAFICO + "content")
 
 _log = logging.getLogger(__name__)
 
@@ -94,12 +94,28 @@ class RunKnowledge:
             self._commit(merged)
         return [root.iri for root in roots]
 
-    async def finish(self, entities: Sequence[Entity] = ()) -> None:
+    async def finish(
+        self,
+        entities: Sequence[Entity] = (),
+        *,
+        consumed: Mapping[str, Collection[str]] | None = None,
+        made: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
         """Persist the last entities (the :class:`~grafico.knowledge.provenance.Run`) and drop what no walk stands for.
 
         After a resume, what an invalidated part of the run had persisted is still in the file. Call this when the
         walk has ended: everything that was not persisted again since this object was made goes. What was persisted is
-        linked to where it came from: to its run, and to each execution whose content key or file it names.
+        linked to where it came from and what it went into: to its run, to each execution whose content key or file it
+        names, and to those whose output or input held it to the bit.
+
+        Parameters
+        ----------
+        entities
+            The run and its executions and routes.
+        consumed, made
+            What the input and the output of each execution (by IRI) held, as
+            :func:`~grafico.calculations.contents_of` names it; compared with the ``grafico:content`` of what was
+            persisted.
         """
 
         def last() -> None:
@@ -108,7 +124,8 @@ class RunKnowledge:
                 self._touched.update(description)
                 merged = {**self._held, **description}
                 kept = {subject: pairs for subject, pairs in merged.items() if subject in self._touched}
-                self._commit(self._linked(kept))
+                held = ((USED, consumed or {}), (GENERATED, made or {}))
+                self._commit(self._linked(_with_contents(kept, held)))
 
         await asyncio.to_thread(last)
 
@@ -158,6 +175,22 @@ class RunKnowledge:
         for subject, pairs in own.items():
             stated[subject] = stated.get(subject, frozenset()) | pairs
         return n_quads(stated, self.graph) + n_quads(schema, f"{SCHEMA}{digest}")
+
+
+def _with_contents(description: Description, held: Iterable[tuple[str, Mapping[str, Collection[str]]]]) -> Description:
+    subjects: dict[str, set[str]] = {}
+    for subject, pairs in description.items():
+        for predicate, value in pairs:
+            if predicate == CONTENT:
+                subjects.setdefault(value, set()).add(subject)
+    linked = dict(description)
+    for predicate, contents in held:
+        for iri, names in contents.items():
+            execution = iri_term(iri)
+            found = {(predicate, subject) for name in names for subject in subjects.get(literal_term(name), ())}
+            if execution in linked:
+                linked[execution] = linked[execution] | found
+    return linked
 
 
 def _moment(text: str) -> str:
