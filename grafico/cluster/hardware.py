@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def blas_kernel(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
     return "Haswell" if young and {"avx2", "fma"} <= set(facts.get("flags", "").split()) else None
 
 
-def detect_gpus() -> tuple[Gpu, ...]:
+def detect_gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """Return the NVIDIA GPUs that this process may use, in the driver's order; none without a driver.
 
     A ``CUDA_VISIBLE_DEVICES`` that is set already (by Slurm, say) is subdivided, never widened.
@@ -77,7 +78,7 @@ def detect_gpus() -> tuple[Gpu, ...]:
         found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return ()
-    return visible(parse_gpus(found), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return visible(parse_gpus(found), environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:

@@ -1,15 +1,22 @@
-"""From a profile to the workers it means on this machine."""
+"""From a profile to the workers it means: on this machine, on one host of a cluster, or as they are expected."""
 
-from dataclasses import dataclass, field
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from grafico.cluster.hardware import Gpu, available_cpus, available_memory_mib, detect_gpus
-from grafico.cluster.profile import SIMULATED_MEMORY_MIB, Pool, Profile
+from grafico.cluster.pool import SIMULATED_MEMORY_MIB, Pool
+from grafico.cluster.profile import Profile
 from grafico.errors import ProfileError
 
-__all__ = ["WorkerSpec", "lay_out"]
+__all__ = ["WorkerSpec", "lay_out", "lay_out_host"]
 
 HOST_SHARE = 0.9
 """Part of the machine's memory that `auto` gives out; the rest is for the controller and the system."""
+
+WORKER_MIB = 256
+"""Memory of a Slurm job that is not given out, for its launcher and for each of its workers, MiB; at most a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,15 @@ class WorkerSpec:
     simulated: bool = False
     preload: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    host: str = ""
+    """Label of the host that it belongs to; empty in a controller's own local cluster."""
+    mps: bool = False
+    """Whether its processes share the GPU through NVIDIA's multi-process service."""
+    pin_cpus: bool = False
+    cpu_set: tuple[int, ...] = ()
+    """Processors of this machine that are its own, where calculations are pinned; empty: all that the process has."""
+    walltime_s: float = 0.0
+    """Seconds for which its host lives at most, known before it starts; 0: no end is known."""
 
     @property
     def is_gpu(self) -> bool:
@@ -52,51 +68,235 @@ class WorkerSpec:
         return self.slots if self.is_gpu else self.cpus
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a pool gets of one host."""
+
+    cpus: int
+    memory_mib: int
+    gpus: Sequence[Gpu]
+    processors: tuple[int, ...] = ()
+    """To divide among its workers."""
+
+
 def lay_out(profile: Profile) -> tuple[WorkerSpec, ...]:
-    """Return the workers of a profile on this machine.
+    """Return the workers of a profile: those of this machine, or those that a cluster will have at its largest.
+
+    The hosts of a pool that Slurm starts are laid out as the profile describes them, the largest number of them.
 
     Raises
     ------
     ProfileError
-        The machine lacks what the profile asks for.
+        The machine lacks what the profile asks for; or nobody can tell from here what it will have: the nodes of an
+        allocation are seen only inside it, and a cluster that is up tells itself.
     """
-    gpus = detect_gpus() if any(pool.has_gpus and not pool.simulated for pool in profile.pools) else ()
-    workers: list[WorkerSpec] = []
-    share = int(available_memory_mib() * HOST_SHARE) // len(profile.pools)
-    for pool in profile.pools:
-        memory = share if pool.memory_mib == "auto" else pool.memory_mib
-        cpus = available_cpus() if pool.cpus == "auto" else pool.cpus
-        if not pool.has_gpus:
-            workers.append(WorkerSpec(pool.name, pool.name, cpus, memory, environment=pool.environment))
-            continue
-        cards = _simulated(pool) if pool.simulated else _real(profile, pool, gpus)
-        threads = pool.cpus_per_slot or max(1, cpus // max(1, len(cards) * pool.slots))
-        for number, card in enumerate(cards):
-            context = 0 if pool.simulated else pool.gpu_context_mib * pool.slots
-            total = card.memory_mib if pool.gpu_memory_mib == "auto" else pool.gpu_memory_mib
-            if total <= context:
-                raise ProfileError(
-                    f"profile {profile.name!r}, pool {pool.name!r}: {pool.slots} warm processes of {pool.gpu_context_mib} MiB"
-                    f" leave nothing of a GPU's {total} MiB",
-                    hint="lower slots or gpu_context_mib",
-                )
-            workers.append(
-                WorkerSpec(
-                    name=f"{pool.name}-{number}",
-                    pool=pool.name,
-                    cpus=0,
-                    memory_mib=memory // len(cards),
-                    device="" if pool.simulated else card.uuid,
-                    gpu=card.uuid,
-                    slots=pool.slots,
-                    vram_mib=total - context,
-                    threads=threads,
-                    simulated=pool.simulated,
-                    preload=() if pool.simulated else pool.preload,
-                    environment=pool.environment,
-                )
-            )
+    if profile.kind == "connect":
+        raise ProfileError(
+            f"profile {profile.name!r} connects to the cluster {profile.connect!r}, which tells itself what it has",
+            hint="`grafico cluster status` shows it",
+        )
+    if profile.elastic:
+        return tuple(
+            worker
+            for pool in profile.pools
+            for number in range(1, pool.scale.max + 1)
+            for worker in _expected(profile, pool, str(number))
+        )
+    if profile.kind == "slurm":
+        return _expected_nodes(profile, os.environ)
+    gpus = _detected(profile.pools, os.environ)
+    shares = [_local_share(profile, pool, gpus) for pool in profile.pools]
+    workers = [w for pool, share in zip(profile.pools, shares, strict=True) for w in _workers(profile, pool, share, "")]
+    return _checked(profile, workers)
+
+
+def lay_out_host(
+    profile: Profile, pool_name: str, label: str, environ: Mapping[str, str] = os.environ
+) -> tuple[WorkerSpec, ...]:
+    """Return the workers of one pool on the host that this process runs on.
+
+    Parameters
+    ----------
+    profile
+        The cluster.
+    pool_name
+        Which of its pools.
+    label
+        What the host is called; workers are named ``pool-label-number``.
+    environ
+        Environment of the host's launcher: devices that it was given (``CUDA_VISIBLE_DEVICES``) are subdivided, and
+        what Slurm granted (``SLURM_CPUS_ON_NODE``, ``SLURM_MEM_PER_NODE``) is not exceeded.
+
+    Raises
+    ------
+    ProfileError
+        The host lacks what the profile asks for. A host without GPUs has no workers of a pool with ``gpus: auto``.
+    """
+    pool = profile.pool(pool_name)
+    gpus = _detected((pool,), environ)
+    share = _local_share(profile, pool, gpus, environ) if profile.kind == "local" else _slurm_share(
+        profile, pool, gpus, environ
+    )  # fmt: skip
+    workers = _workers(profile, pool, share, label)
+    if profile.pins_cpus(pool):
+        workers = _pinned(profile, workers, share.processors, environ)
     _no_shared_gpu(profile, workers)
+    return tuple(workers)
+
+
+# -- what a pool gets --------------------------------------------------------------------------------------------
+
+
+def _detected(pools: Sequence[Pool], environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+    return detect_gpus(environ) if any(pool.has_gpus and not pool.simulated for pool in pools) else ()
+
+
+def _local_share(
+    profile: Profile, pool: Pool, gpus: Sequence[Gpu], environ: Mapping[str, str] = os.environ
+) -> Share:  # fmt: skip
+    share = int(available_memory_mib() * HOST_SHARE) // len(profile.pools)
+    memory = share if pool.memory_mib == "auto" else pool.memory_mib
+    cpus = available_cpus() if pool.cpus == "auto" else pool.cpus
+    return Share(cpus, memory, _cards(profile, pool, gpus, environ), _processors())
+
+
+def _slurm_share(profile: Profile, pool: Pool, gpus: Sequence[Gpu], environ: Mapping[str, str]) -> Share:
+    """Return what a pool gets of a host that Slurm gave us, all of it or (in an allocation) its part."""
+    granted = _number(environ, "SLURM_CPUS_ON_NODE")
+    if pool.cpus == "auto":
+        cpus = min(available_cpus(), granted or available_cpus())
+    else:
+        cpus = min(pool.cpus, granted or pool.cpus)
+    given = _number(environ, "SLURM_MEM_PER_NODE") or (
+        (_number(environ, "SLURM_MEM_PER_CPU") or 0) * (granted or 0) or available_memory_mib()
+    )
+    cards = _cards(profile, pool, gpus, environ)
+    if pool.memory_mib == "auto":
+        memory = int(given * HOST_SHARE) // (1 if profile.elastic else len(profile.pools))
+    else:
+        memory = _given_out(min(pool.memory_mib, given), len(cards) or 1)
+    return Share(cpus, memory, cards, _processors())
+
+
+def _expected(profile: Profile, pool: Pool, label: str) -> list[WorkerSpec]:
+    """Return the workers of a host that Slurm has not started yet; all that they have is given as numbers."""
+    assert isinstance(pool.cpus, int)
+    assert isinstance(pool.memory_mib, int)
+    count = pool.gpus if isinstance(pool.gpus, int) else 0
+    memory = SIMULATED_MEMORY_MIB if pool.gpu_memory_mib == "auto" else pool.gpu_memory_mib
+    prefix = "simulated" if pool.simulated else f"{pool.name}-{label}"
+    cards = [Gpu(str(n), f"{prefix}-{n}", memory, "expected") for n in range(count)]
+    return _workers(profile, pool, Share(pool.cpus, _given_out(pool.memory_mib, count or 1), cards), label)
+
+
+def _expected_nodes(profile: Profile, environ: Mapping[str, str]) -> tuple[WorkerSpec, ...]:
+    """Return the workers of an allocation, as if each node were like this one; from outside, as the numbers say."""
+    nodes = _number(environ, "SLURM_JOB_NUM_NODES")
+    if nodes is not None:
+        workers = [
+            worker
+            for pool in profile.pools
+            for number in range(1, nodes + 1)
+            for worker in lay_out_host(profile, pool.name, str(number), environ)
+        ]
+        return _checked(profile, workers, shared=True)
+    unknown = [pool.name for pool in profile.pools if "auto" in (pool.cpus, pool.memory_mib, pool.gpus)]
+    if unknown:
+        raise ProfileError(
+            f"profile {profile.name!r} takes what the nodes of an allocation have, which is seen only inside one",
+            hint="start it there (grafico submit, sbatch slurm/run.sbatch, or salloc), or give the pools"
+            f" {', '.join(unknown)} numbers of cpus, memory_mib and gpus",
+        )
+    return tuple(
+        worker
+        for pool in profile.pools
+        for number in range(1, pool.scale.max + 1)
+        for worker in _expected(profile, pool, str(number))
+    )
+
+
+def _given_out(memory_mib: int, workers: int) -> int:
+    return memory_mib - min(WORKER_MIB * (1 + workers), memory_mib // 10)
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    match = re.match(r"\d+", environ.get(name, ""))
+    return int(match.group()) if match and int(match.group()) > 0 else None
+
+
+def _processors() -> tuple[int, ...]:
+    try:
+        return tuple(sorted(os.sched_getaffinity(0)))
+    except AttributeError:  # not on macOS
+        return ()
+
+
+# -- from a share to workers -------------------------------------------------------------------------------------
+
+
+def _workers(profile: Profile, pool: Pool, share: Share, label: str) -> list[WorkerSpec]:
+    """Return the workers of one pool on one host; without a label, as a controller's own cluster names them."""
+    settings = profile.slurm_of(pool)
+    common = {
+        "pool": pool.name,
+        "environment": pool.environment,
+        "host": label,
+        "pin_cpus": profile.pins_cpus(pool),
+        "walltime_s": float(settings.walltime_s or 0) if profile.kind == "slurm" else 0.0,
+    }
+    if not pool.has_gpus:
+        name = f"{pool.name}-{label}-0" if label else pool.name
+        return [WorkerSpec(name=name, cpus=share.cpus, memory_mib=share.memory_mib, **common)]  # type: ignore[arg-type]
+    threads = pool.cpus_per_slot or max(1, share.cpus // max(1, len(share.gpus) * pool.slots))
+    workers = []
+    for number, card in enumerate(share.gpus):
+        context = 0 if pool.simulated else pool.gpu_context_mib * pool.slots
+        total = card.memory_mib if pool.gpu_memory_mib == "auto" else pool.gpu_memory_mib
+        if profile.kind == "slurm":
+            total = min(total, card.memory_mib) if not pool.simulated else total  # a node may have other cards
+        if total <= context:
+            raise ProfileError(
+                f"profile {profile.name!r}, pool {pool.name!r}: {pool.slots} warm processes of {pool.gpu_context_mib} MiB"
+                f" leave nothing of a GPU's {total} MiB",
+                hint="lower slots or gpu_context_mib",
+            )
+        workers.append(
+            WorkerSpec(
+                name=f"{pool.name}-{label}-{number}" if label else f"{pool.name}-{number}",
+                cpus=0,
+                memory_mib=share.memory_mib // len(share.gpus),
+                device="" if pool.simulated else card.uuid,
+                gpu=card.uuid,
+                slots=pool.slots,
+                vram_mib=total - context,
+                threads=threads,
+                simulated=pool.simulated,
+                preload=() if pool.simulated else pool.preload,
+                mps=pool.mps,
+                **common,  # type: ignore[arg-type]
+            )
+        )
+    return workers
+
+
+def _pinned(
+    profile: Profile, workers: Sequence[WorkerSpec], processors: tuple[int, ...], environ: Mapping[str, str]
+) -> list[WorkerSpec]:
+    """Share this host's processors out among a pool's workers, where they are known to be this host's alone."""
+    granted = _number(environ, "SLURM_CPUS_ON_NODE")
+    if profile.kind == "slurm" and (granted is None or len(processors) > granted):
+        # The site does not confine jobs: neighbors would be pinned to the same processors.
+        return [replace(worker, pin_cpus=False) for worker in workers]
+    each = len(processors) // max(1, len(workers))
+    if each == 0 or (len(profile.pools) > 1 and not profile.elastic):
+        return list(workers)
+    sets = [processors[n * each : (n + 1) * each] for n in range(len(workers))]
+    return [replace(worker, cpu_set=own) for worker, own in zip(workers, sets, strict=True)]
+
+
+def _checked(profile: Profile, workers: Sequence[WorkerSpec], *, shared: bool = False) -> tuple[WorkerSpec, ...]:
+    if not shared:
+        _no_shared_gpu(profile, workers)
     if not workers:
         raise ProfileError(
             f"profile {profile.name!r} comes to no workers on this machine: no NVIDIA GPU was found",
@@ -105,12 +305,22 @@ def lay_out(profile: Profile) -> tuple[WorkerSpec, ...]:
     return tuple(workers)
 
 
-def _simulated(pool: Pool) -> list[Gpu]:
+def _cards(profile: Profile, pool: Pool, found: Sequence[Gpu], environ: Mapping[str, str]) -> list[Gpu]:
+    if not pool.has_gpus:
+        return []
+    return _simulated(pool, environ) if pool.simulated else _real(profile, pool, found)
+
+
+def _simulated(pool: Pool, environ: Mapping[str, str]) -> list[Gpu]:
+    """Return pretended GPUs, called like those that Slurm gave, so that two jobs of one node have different ones."""
     names = pool.gpus if isinstance(pool.gpus, tuple) else tuple(str(n) for n in range(int(pool.gpus)))
+    given = [word.strip() for word in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    if "SLURM_JOB_ID" in environ and isinstance(pool.gpus, int) and len(given) >= len(names):
+        names = tuple(given[: len(names)])
     return [Gpu(name, f"simulated-{name}", SIMULATED_MEMORY_MIB, "simulated") for name in names]
 
 
-def _real(profile: Profile, pool: Pool, found: tuple[Gpu, ...]) -> list[Gpu]:
+def _real(profile: Profile, pool: Pool, found: Sequence[Gpu]) -> list[Gpu]:
     here = f"this machine has {len(found) or 'no'} visible GPU{'' if len(found) == 1 else 's'}"
     where = f"profile {profile.name!r}, pool {pool.name!r}"
     hint = "check `nvidia-smi`, or set `simulated: true` to try the profile without GPUs"
@@ -130,7 +340,7 @@ def _real(profile: Profile, pool: Pool, found: tuple[Gpu, ...]) -> list[Gpu]:
     return chosen
 
 
-def _no_shared_gpu(profile: Profile, workers: list[WorkerSpec]) -> None:
+def _no_shared_gpu(profile: Profile, workers: Sequence[WorkerSpec]) -> None:
     seen: dict[str, str] = {}
     for worker in workers:
         if worker.gpu and worker.gpu in seen:

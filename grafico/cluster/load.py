@@ -6,18 +6,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grafico.cluster.profile import GPU1, LAPTOP, Pool, Profile
+from grafico.calculations import Model
+from grafico.cluster.builtin import BUILTIN
+from grafico.cluster.pool import Pool
+from grafico.cluster.profile import Profile
+from grafico.cluster.slurm.settings import TEXTS, ControllerSettings, Scale, SlurmSettings
 from grafico.errors import ProfileError
 
 __all__ = ["BUILTIN", "known_profiles", "load_profile"]
 
-BUILTIN = {profile.name: profile for profile in (LAPTOP, GPU1)}
 FOLDER = Path("cluster")
 DEEPEST = 10
 EXAMPLE = (
     "a whole profile: `pools: [{name: cpu, cpus: 4, memory_mib: 8000}]`; `grafico doctor` tells what this machine has"
 )
 FIELDS = f"keys of a profile: {', '.join(Profile.model_fields)}; of each of its pools: {', '.join(Pool.model_fields)}"
+SECTIONS: dict[str, type[Model]] = {
+    "pools": Pool, "slurm": SlurmSettings, "controller": ControllerSettings, "scale": Scale
+}  # fmt: skip
+"""Which model a part of a location stands for; Pydantic names `hosts: {min, max}` by its tag."""
+MODELS: tuple[type[Model], ...] = (Profile, *SECTIONS.values())
+KEYS = frozenset(name for model in MODELS for name in model.model_fields)
 LARGEST = 256 * 1024
 """Bytes of the largest profile that is read; a real one has a few hundred."""
 
@@ -61,11 +70,6 @@ def read_profile(path: Path) -> Profile:
     if not isinstance(data, dict):
         what = "nothing" if data is None else f"a {type(data).__name__}"
         raise ProfileError(f"{path}: expected a mapping with `pools`, found {what}", hint=EXAMPLE)
-    kind = data.get("kind", "local")
-    if kind != "local":
-        raise ProfileError(
-            f"{path}: kind: expected 'local', got {kind!r}", hint="this version runs on one machine only"
-        )
     data.setdefault("name", path.stem)
     try:
         return Profile.model_validate(data)
@@ -103,7 +107,8 @@ def _parse(path: Path, text: str) -> Any:
                 raise ProfileError(f"{path}: line {_line(event)}: aliases (*name) are not allowed here")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         _no_duplicates(path, node)
-        return yaml.safe_load(text)
+        _as_written(node)
+        return None if node is None else yaml.constructor.SafeConstructor().construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -134,6 +139,20 @@ def _no_duplicates(path: Path, node: Any) -> None:
             _no_duplicates(path, item)
 
 
+def _as_written(node: Any) -> None:
+    """Have the values of some keys read as text whatever they look like."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value in TEXTS and isinstance(value, yaml.ScalarNode) and not value.tag.endswith(":null"):
+                value.tag = "tag:yaml.org,2002:str"
+            _as_written(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _as_written(item)
+
+
 def _explain(error: ValidationError) -> str:
     """Return the first problem in one sentence, and how many more there are."""
     problems = error.errors(include_url=False, include_context=False)
@@ -141,7 +160,8 @@ def _explain(error: ValidationError) -> str:
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     location = first["loc"]
     if first["type"] == "extra_forbidden":
-        model = Pool if "pools" in location[:1] and len(location) == 3 else Profile
+        sections = [SECTIONS[part] for part in location[:-1] if part in SECTIONS]
+        model: type[Model] = sections[-1] if sections else Profile
         name = str(location[-1])
         close = difflib.get_close_matches(name, list(model.model_fields), n=1)
         said = f"unknown key {name!r}"
@@ -155,9 +175,7 @@ def _explain(error: ValidationError) -> str:
         if first["type"] != "value_error":
             said = f"{said[:1].lower()}{said[1:]}, got {given if len(given) < 60 else given[:57] + '…'}"
     # Pydantic names the branch of a union in the location; people know only keys and positions.
-    places = [
-        str(part) for part in location if isinstance(part, int) or part in {*Profile.model_fields, *Pool.model_fields}
-    ]
+    places = [str(part) for part in location if isinstance(part, int) or part in KEYS]
     where = ".".join(places)
     more = len({problem["loc"][:3] for problem in problems}) - 1
     return f"{where + ': ' if where else ''}{said}{f' (and {more} more)' if more else ''}"

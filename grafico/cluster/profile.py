@@ -1,31 +1,20 @@
 """A profile: a description of a cluster, validated, with nothing in it that depends on the machine that reads it."""
 
-import re
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from grafico.calculations import Model
+from grafico.calculations import Json, Model
+from grafico.cluster.pool import DEFAULT_SLOTS, SIMULATED_MEMORY_MIB, Pool
+from grafico.cluster.slurm.settings import ControllerSettings, Scale, ShellLines, SlurmSettings
 
-__all__ = ["DEFAULT_SLOTS", "GPU1", "LAPTOP", "Pool", "Profile"]
+__all__ = ["DEFAULT_SLOTS", "SIMULATED_MEMORY_MIB", "ControllerSettings", "Pool", "Profile", "Scale", "SlurmSettings"]
 
-DEFAULT_SLOTS = 3
-"""Calculations that share one GPU (El Agente Gráfico, Table 1: at most three calculations per GPU)."""
+CONNECTED = frozenset({"kind", "name", "description", "connect"})
+"""What a profile may say of a cluster that somebody else started."""
 
-SIMULATED_MEMORY_MIB = 81_559
-"""What an H100 of 80 GB reports; the memory of a simulated GPU unless the profile says otherwise."""
-
-OURS = frozenset(
-    {
-        "CUDA_VISIBLE_DEVICES",
-        "GRAFICO_SIMULATED_GPU",
-        "MKL_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-    }
-)
-"""Variables that follow from a calculation's resources."""
+OF_SLURM = ("workers", "slurm", "controller", "setup", "host", "linger_s", "idle_s", "python")
+POOL_OF_SLURM = ("hosts", "setup", "container", "slurm")
 
 
 def _switch(value: object) -> object:
@@ -37,111 +26,127 @@ def _switch(value: object) -> object:
     return value
 
 
-def _devices(value: object) -> object:
-    """Device ids may be written as numbers."""
-    return tuple(str(item) for item in value) if isinstance(value, list) else value
-
-
-Auto: TypeAlias = Literal["auto"]
-Devices: TypeAlias = Annotated[
-    Auto | Annotated[int, Field(ge=0, le=64, strict=True)] | tuple[str, ...], BeforeValidator(_devices)
-]
 Dashboard: TypeAlias = Annotated[
     Literal["off"] | Annotated[int, Field(ge=0, le=65535, strict=True)], BeforeValidator(_switch)
 ]
-
-
-class Pool(Model):
-    """Workers of one kind: the CPUs of a machine, or its GPUs."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,30}$", description="lower-case letters, digits and underscores")
-    gpus: Devices = Field(default=0, description="how many, a list of indices or UUIDs, or `auto` for all there are")
-    simulated: bool = Field(default=False, description="the GPUs are pretended, to try a profile without any")
-    slots: int = Field(default=DEFAULT_SLOTS, ge=1, le=32, description="calculations that share one GPU")
-    gpu_memory_mib: Auto | Annotated[int, Field(ge=1, strict=True)] = Field(
-        default="auto", description="memory of one GPU, MiB; `auto`: as the driver says"
-    )
-    gpu_context_mib: int = Field(default=512, ge=0, description="what a warm process keeps of a real GPU's memory, MiB")
-    cpus: Auto | Annotated[int, Field(ge=1, le=4096, strict=True)] = Field(
-        default="auto", description="CPU threads of the pool; `auto`: all that this machine allows"
-    )
-    cpus_per_slot: int | None = Field(
-        default=None, ge=1, description="CPU threads of a calculation on a GPU slot; default: the pool's, shared out"
-    )
-    memory_mib: Auto | Annotated[int, Field(ge=1, strict=True)] = Field(
-        default="auto", description="memory of the pool, MiB; `auto`: 90 % of the machine's, shared among pools"
-    )
-    environment: dict[str, str] = Field(default_factory=dict, description="variables set before a process starts")
-    preload: tuple[str, ...] = Field(
-        default=("gpu4pyscf",), description="modules that a process on a real GPU imports first, where installed"
-    )
-
-    @field_validator("environment")
-    @classmethod
-    def _environment(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, text in value.items():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"{name!r} is no name for an environment variable")
-            if name in OURS:
-                raise ValueError(f"{name} is set by grafico from a calculation's resources; leave it out")
-            if "\0" in text:
-                raise ValueError(f"the value of {name} holds a NUL character")
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "Pool":
-        if not self.has_gpus:
-            extra = sorted(self.model_fields_set & {"slots", "gpu_memory_mib", "cpus_per_slot", "preload"})
-            if self.simulated:
-                raise ValueError("simulated: true needs a number of GPUs, as in gpus: 4")
-            if extra:
-                raise ValueError(f"{', '.join(extra)}: only for a pool with GPUs; set gpus, or leave it out")
-        if self.simulated and self.gpus == "auto":
-            raise ValueError("simulated GPUs cannot be detected: give their number, as in gpus: 4")
-        if isinstance(self.gpus, tuple):
-            doubled = sorted({gpu for gpu in self.gpus if self.gpus.count(gpu) > 1})
-            if doubled or not all(self.gpus):
-                raise ValueError(f"gpus: each device once, and none empty (twice: {', '.join(doubled) or 'none'})")
-        return self
-
-    @property
-    def has_gpus(self) -> bool:
-        """Whether this is a pool of GPUs."""
-        return self.gpus not in (0, ())
+Place: TypeAlias = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\s\x00-\x1f\x7f\"'`$\\]+$")]
 
 
 class Profile(Model):
     """A cluster: pools of workers, and how they are looked after."""
 
-    kind: Literal["local"] = Field(default="local", description="`local`: this machine")
+    kind: Literal["local", "slurm", "connect"] = Field(
+        default="local", description="`local`: this machine; `slurm`: jobs; `connect`: a cluster that is up"
+    )
     name: str = Field(default="unnamed", min_length=1, max_length=80)
     description: str = ""
-    pools: tuple[Pool, ...] = Field(min_length=1, max_length=16)
-    dashboard: Dashboard = Field(default="off", description="`off`, or a port on the loopback interface (0: any)")
+    pools: tuple[Pool, ...] = Field(default=(), max_length=16)
+    dashboard: Dashboard = Field(default="off", description="`off`, or a port (0: any); the link holds a secret")
+    security: Literal["tls", "none"] = Field(
+        default="tls", description="`none`: whoever reaches the scheduler's port can run code as you"
+    )
     max_tasks_per_process: int = Field(
         default=200, ge=1, description="a process is replaced after so many calculations"
     )
     walltime_grace_s: float = Field(default=0.0, ge=0.0, le=3600.0, description="seconds added to every walltime")
+    connect: Place | None = Field(default=None, description="connect: name or folder of a cluster that is up")
+    workers: Literal["elastic", "allocation"] = Field(
+        default="elastic", description="Slurm: jobs of their own, or the nodes of the allocation that we are in"
+    )
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="Slurm: what every job asks for")
+    controller: ControllerSettings = Field(
+        default_factory=ControllerSettings, description="Slurm: the job of `grafico submit`"
+    )
+    setup: ShellLines = Field(default=(), max_length=64, description="Slurm: shell lines at the start of every job")
+    host: Place = Field(
+        default="auto", description="Slurm: address or network interface on which the workers reach the scheduler"
+    )
+    linger_s: float = Field(
+        default=600.0, ge=0.0, le=86400.0, description="Slurm: seconds that hosts outlive their controller"
+    )
+    idle_s: float = Field(
+        default=120.0, ge=1.0, le=86400.0, description="Slurm: seconds after which an idle host above min is given back"
+    )
+    python: Place | None = Field(
+        default=None, description="Slurm: Python on the hosts; default: this one, and python3 in a container"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "Profile":
+        if self.kind == "connect":
+            return self._connected()
+        if self.connect is not None:
+            raise ValueError(f"connect: only with kind: connect, not with kind: {self.kind}")
+        if not self.pools:
+            raise ValueError("pools: at least one is needed, as in pools: [{name: cpu}]")
         names = [pool.name for pool in self.pools]
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise ValueError(f"pools: two are called {doubled[0]!r}; names must differ")
-        if sum(not pool.has_gpus for pool in self.pools) > 1:
+        if not self.elastic and sum(not pool.has_gpus for pool in self.pools) > 1:
             raise ValueError("pools: a machine has one pool of CPUs; give one without gpus")
+        if self.kind == "local":
+            self._local()
+        elif self.elastic:
+            for pool in self.pools:
+                self._elastic(pool)
+        elif len({pool.hosts for pool in self.pools}) > 1 or any(isinstance(p.hosts, Scale) for p in self.pools):
+            raise ValueError("hosts: an allocation has one number of nodes, and each has all pools")
         return self
 
+    def _connected(self) -> "Profile":
+        if self.connect is None:
+            raise ValueError("connect: is missing: the name or folder of a cluster that is up (grafico cluster status)")
+        extra = sorted(self.model_fields_set - CONNECTED)
+        if extra:
+            raise ValueError(f"{', '.join(extra)}: not with kind: connect; the cluster that is up has its own")
+        return self
 
-GPU1 = Profile(
-    name="gpu1",
-    description="one GPU of this machine, shared by three calculations, and its CPUs",
-    pools=(Pool(name="gpu", gpus=1), Pool(name="cpu")),
-)
-"""One GPU; needs no configuration either."""
+    def _local(self) -> None:
+        extra = [name for name in OF_SLURM if name in self.model_fields_set]
+        if extra:
+            raise ValueError(f"{', '.join(extra)}: only with kind: slurm")
+        for pool in self.pools:
+            extra = [name for name in POOL_OF_SLURM if name in pool.model_fields_set]
+            if extra:
+                raise ValueError(f"pool {pool.name!r}: {', '.join(extra)}: only with kind: slurm")
 
-LAPTOP = Profile(
-    name="laptop", description="the CPUs of this machine; needs no configuration", pools=(Pool(name="cpu"),)
-)
-"""The profile that a job gets when it names none."""
+    def _elastic(self, pool: Pool) -> None:
+        where = f"pool {pool.name!r}"
+        listed = isinstance(pool.gpus, tuple)
+        if listed:
+            raise ValueError(f"{where}: gpus: Slurm chooses the devices; give their number")
+        needed = ("cpus", "memory_mib", *(("gpus", "gpu_memory_mib") if pool.has_gpus else ()))
+        auto = [name for name in needed if getattr(pool, name) == "auto"]
+        if auto == ["gpu_memory_mib"] and pool.simulated:
+            auto = []
+        if auto:
+            raise ValueError(
+                f"{where}: {', '.join(auto)}: give numbers for one host of the pool; nobody can see from here what"
+                " its nodes have"
+            )
+
+    @property
+    def elastic(self) -> bool:
+        """Whether its hosts are Slurm jobs of their own."""
+        return self.kind == "slurm" and self.workers == "elastic"
+
+    def pool(self, name: str) -> Pool:
+        """Return a pool by name."""
+        return next(pool for pool in self.pools if pool.name == name)
+
+    def slurm_of(self, pool: Pool) -> SlurmSettings:
+        """Return what a job of a pool asks for."""
+        return self.slurm.under(pool.slurm)
+
+    def slurm_of_controller(self) -> SlurmSettings:
+        """Return what the job of a controller asks for, besides its CPUs and memory."""
+        return self.slurm.under(self.controller)
+
+    def pins_cpus(self, pool: Pool) -> bool:
+        """Whether calculations of a pool are kept on processors of their own."""
+        return self.kind == "slurm" if pool.pin_cpus is None else pool.pin_cpus
+
+    def to_json(self) -> dict[str, Json]:
+        """Return what ``Profile.model_validate`` makes the same profile of."""
+        return {"name": self.name, **self.model_dump(mode="json", exclude_unset=True)}

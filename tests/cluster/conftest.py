@@ -9,7 +9,7 @@ import pytest
 
 from grafico.calculations import CalculationTask
 from grafico.cluster import Pool, Profile, open_cluster
-from grafico.cluster.profile import LAPTOP
+from grafico.cluster.builtin import LAPTOP
 from grafico.runs import RunPaths
 
 SIMULATED = Profile(

@@ -7,7 +7,7 @@ import pytest
 from grafico.cluster import Pool, Profile, known_profiles, load_profile
 from grafico.cluster.hardware import parse_gpus, visible
 from grafico.cluster.layout import lay_out
-from grafico.cluster.profile import GPU1, LAPTOP
+from grafico.cluster.builtin import GPU1, LAPTOP
 from grafico.errors import ProfileError
 
 
@@ -28,7 +28,7 @@ def test_the_laptop_needs_no_file(tmp_path, monkeypatch):
     assert worker.cpus >= 1
     assert worker.memory_mib > 100
     assert not worker.is_gpu
-    assert known_profiles() == ["gpu1", "laptop"]
+    assert known_profiles() == ["allocation", "gpu1", "h100x4", "laptop", "slurm-cpu", "slurm-h100"]
 
 
 def test_profiles_of_the_checkout_are_read_by_name_and_by_path(pytestconfig, monkeypatch):
@@ -78,7 +78,7 @@ def test_yaml_switches_are_understood(write):
         ("pools: [{name: cpu, environment: {'A B': '4'}}]", "no name for an environment variable"),
         ("pools: [{name: cpu}]\ndashboard: 99999", "dashboard"),
         ("pools: [{name: cpu}]\ndashboard: everywhere", "dashboard"),
-        ("pools: [{name: cpu}]\nkind: slurm", "this version runs on one machine"),
+        ("pools: [{name: cpu}]\nkind: pbs", "'local', 'slurm' or 'connect', got 'pbs'"),
         ("pools: [{name: cpu}]\nkind: local\nkind: local", "line 3: 'kind' is given twice"),
         ("pools: [{name: cpu", "line 1"),
         ("pools: &a [{name: cpu}]\nmore: *a", "aliases"),
