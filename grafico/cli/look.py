@@ -106,9 +106,12 @@ def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonF
 
 
 def _watch(watcher: Any, view: "RunView") -> None:
+    from grafico.jobs.link import link_of
     from grafico.runs import RunStatus
 
     console = out(stderr=True)
+    if console.is_terminal and (link := link_of(view)):
+        print_lines(console, [f"dashboard: {link}"])
     if not console.is_terminal:
         said = ""
         while view.status is RunStatus.RUNNING:

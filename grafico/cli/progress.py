@@ -52,9 +52,9 @@ class Lines(Silent):
         self.tally = Tally()
 
     def opened(self, cluster: Any) -> None:
-        """Name the dashboard."""
+        """Name the dashboard, without its secret: this goes to a file, which others may read."""
         if link := getattr(cluster, "dashboard_link", None):
-            self.say(f"dashboard: {link}")
+            self.say(f"dashboard: {link.partition('?')[0]} (`grafico show` prints the link that opens it)")
 
     def event(self, event: Event) -> None:
         """Print what a log should hold; what the journal answered passes in silence."""
@@ -77,8 +77,10 @@ class Panel(Silent):
         self.live: Live | None = None
 
     def opened(self, cluster: Any) -> None:
-        """Take the cluster."""
+        """Take the cluster, and print the dashboard's link whole: inside the panel it would be broken."""
         self.cluster = cluster
+        if self.live is not None and (link := getattr(cluster, "dashboard_link", None)):
+            self.live.console.print(f"dashboard: {link}", markup=False, highlight=False, soft_wrap=True)
 
     def event(self, event: Event) -> None:
         """Count an event; failures stay on the screen."""
@@ -126,7 +128,7 @@ class Panel(Silent):
         about = f" · about {clock(left)} left" if left is not None else ""
         grid.add_row("time", f"{clock(self.tally.elapsed_s())}{about}")
         if link := getattr(self.cluster, "dashboard_link", None):
-            grid.add_row("dashboard", link)
+            grid.add_row("dashboard", Text(link.partition("?")[0], f"link {link}"))
         if running:
             more = [f"… and {len(running) - SHOWN_CALCULATIONS} more"] if len(running) > SHOWN_CALCULATIONS else []
             grid.add_row("now", Text("\n".join([*running[:SHOWN_CALCULATIONS], *more])))

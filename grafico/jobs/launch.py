@@ -18,10 +18,12 @@ from grafico.errors import JobError, KnowledgeError
 from grafico.graphs import Position, Record, run_graph
 from grafico.jobs.catalog import blame
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
+from grafico.jobs.link import published
 from grafico.jobs.load import LoadedJob, load_job
 from grafico.jobs.provenance import Knowledge, store_of
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, write_results
+from grafico.jobs.status import Standing, run_status
 from grafico.jobs.stopping import Intake, Stopper
 from grafico.jobs.tables import Table
 from grafico.jobs.watching import Watcher, tell_oddities
@@ -208,17 +210,19 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
         state = graph.begin(session.request)
     async with open_cluster(session.profile, session.run.paths.root) as cluster:
         stage.cluster, stage.intake = cluster, Intake(cluster)
+        standing = Standing(session.run.paths.name, graph)
+        cluster.report = lambda: run_status(standing, cluster.snapshot(), cluster.waiting)
         watcher.opened(cluster)
         looking = asyncio.create_task(watcher.look())
         try:
-            with store_of(session.job):
+            with published(session.run.paths, cluster.dashboard_link), store_of(session.job):
                 stage.outcome = await run_graph(
                     graph,
                     state,
                     compute=stage.intake,
                     router=RuleRouter(),
                     recorder=recorder,
-                    events=(watcher.event, partial(tell_oddities, watcher)),
+                    events=(watcher.event, standing.take, partial(tell_oddities, watcher)),
                     persist=session.knowledge,
                     seed=session.job.seed,
                 )

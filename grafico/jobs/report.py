@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grafico.calculations import Json
+from grafico.jobs.link import link_of
 from grafico.jobs.settle import exit_code, read_tables
 from grafico.runs import RunPaths, RunStatus, RunView
 from grafico.runs.run import Manifest
@@ -59,6 +60,7 @@ def full(view: RunView) -> dict[str, Json]:
         "versions": dict(manifest.versions),
         "nodes": list(view.nodes),
         "running": list(view.running),
+        "dashboard": link_of(view) or None,
         "lanes": [
             {"path": lane.path, "member": lane.member, "target": lane.target, "state": lane.state, "node": lane.node}
             for lane in view.lanes.values()
@@ -114,6 +116,8 @@ def outlook(view: RunView, *, seconds: float | None = None, shown: Path | None =
             f"  the run failed{where}: {view.failure.get('kind')}: {view.failure.get('message')}{spot(view.failure)}"
         )
     lines += [f"  note: {problem}" for problem in view.problems]
+    if link := link_of(view):
+        lines.append(f"dashboard: {link}")
     files = result_files(view.paths)
     folder = shown or view.paths.root
     if files:

@@ -83,6 +83,11 @@ class RunPaths:
         return self.root / "controller.json"
 
     @property
+    def dashboard(self) -> Path:
+        """The link to the dashboard while a controller has one; it holds a secret."""
+        return self.root / "dashboard.txt"
+
+    @property
     def journal(self) -> Path:
         """Folder of the journal's segments."""
         return self.root / "journal"
