@@ -1,5 +1,6 @@
 """Where everything of a run is: one class owns every path, and the rules by which runs are found."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -210,9 +211,18 @@ def find_runs(base: Path | str = "runs") -> list[Path]:
 
     def age(path: Path) -> tuple[str, str]:
         found = CREATED.search(path.name)
-        return (found[1] if found else "", path.name)
+        return (found[1] if found else _created(path), path.name)
 
     return sorted(_runs(Path(base)), key=age)
+
+
+def _created(path: Path) -> str:
+    """Return when a run was created whose folder has a name of its own, as the others' names tell it."""
+    try:
+        created = json.loads((path / "manifest.json").read_bytes())["created"]
+        return str(created)[:19].replace("-", "").replace(":", "").replace("T", "-")
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _runs(base: Path) -> Iterator[Path]:

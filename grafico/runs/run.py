@@ -91,6 +91,7 @@ class Run:
         job: Mapping[str, Json],
         graph: str,
         graph_version: str,
+        folder: Path | str | None = None,
     ) -> "Run":
         """Create a run folder ``<name>-<time>-<short id>`` under ``base``, whole or not at all.
 
@@ -106,39 +107,34 @@ class Run:
             The job as it was resolved: JSON.
         graph, graph_version
             What it runs.
+        folder
+            Exactly this folder instead; it must not exist, or be empty.
 
         Raises
         ------
         RunError
-            The folder cannot be written.
+            The folder cannot be written, or ``folder`` is taken.
         """
-        base = Path(base).absolute()
         now = datetime.now(UTC)
+        base = Path(base).absolute() if folder is None else Path(folder).absolute().parent
         with disk_errors("the run folder could not be created", base):
             make_folder(base)
-            while True:
-                folder = f"{_plain(name)}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-                draft = RunPaths(base / f".{folder}.new")
-                try:
-                    draft.root.mkdir(mode=0o700)  # whoever makes it has the name
-                except FileExistsError:
-                    continue
-                if not (base / folder).exists():
-                    break
-                draft.root.rmdir()
-            manifest = Manifest(run=folder, name=name, graph=graph, graph_version=graph_version, created=iso(now))
+            root, draft = _reserve(base, f"{_plain(name)}-{now:%Y%m%d-%H%M%S}") if folder is None else _draft(folder)
+            manifest = Manifest(run=root.name, name=name, graph=graph, graph_version=graph_version, created=iso(now))
             try:
                 draft.create()
                 write_new(draft.job_yaml, job_source)
                 write_new(draft.job_json, _pretty(job))
                 write_new(draft.manifest, _pretty(manifest.model_dump(mode="json")))
                 sync_folder(draft.root)
-                draft.root.rename(base / folder)
-            except BaseException:
+                draft.root.rename(root)
+            except BaseException as error:
                 shutil.rmtree(draft.root, ignore_errors=True)
+                if folder is not None and _taken(root):
+                    raise _refuse(root) from error
                 raise
             sync_folder(base)
-        return cls(RunPaths(base / folder), manifest, job)
+        return cls(RunPaths(root), manifest, job)
 
     @classmethod
     def open(cls, path: Path | str) -> "Run":
@@ -168,6 +164,40 @@ class Run:
             write_atomic(self.paths.manifest, _pretty(manifest.model_dump(mode="json")))
         self.manifest = manifest
         return manifest
+
+
+def _reserve(base: Path, stem: str) -> tuple[Path, RunPaths]:
+    """Return the folder of a new run, and the draft to fill first; nobody else gets its name."""
+    while True:
+        folder = f"{stem}-{secrets.token_hex(3)}"
+        draft = RunPaths(base / f".{folder}.new")
+        try:
+            draft.root.mkdir(mode=0o700)  # whoever makes it has the name
+        except FileExistsError:
+            continue
+        if not (base / folder).exists():
+            return base / folder, draft
+        draft.root.rmdir()
+
+
+def _draft(folder: Path | str) -> tuple[Path, RunPaths]:
+    """Return the folder of a new run that has its name already; of two who fill drafts, one may rename its own."""
+    root = Path(folder).absolute()
+    if _taken(root):
+        raise _refuse(root)
+    draft = RunPaths(root.parent / f".{root.name}.{secrets.token_hex(3)}.new")
+    draft.root.mkdir(mode=0o700)
+    return root, draft
+
+
+def _taken(root: Path) -> bool:
+    return root.exists() and not (root.is_dir() and not any(root.iterdir()))
+
+
+def _refuse(root: Path) -> RunError:
+    if (root / "manifest.json").is_file():
+        return RunError(f"{root} is a run already", hint=f"go on with it: `grafico resume {root}`")
+    return RunError(f"{root} is there already, and it is no run", hint="choose another folder")
 
 
 def read_manifest(paths: RunPaths) -> Manifest:

@@ -116,6 +116,29 @@ def test_two_runs_of_one_second_never_share_a_name(tmp_path: Path, monkeypatch: 
     assert draft.is_dir()
 
 
+def test_a_run_may_be_given_its_folder_exactly_and_nobody_else_gets_it(tmp_path: Path) -> None:
+    def create(folder: Path) -> Run:
+        return Run.create("runs", "r", job_source=b"", job={}, graph="g", graph_version="1", folder=folder)
+
+    run = create(tmp_path / "runs" / "mine")
+    assert run.paths.root == tmp_path / "runs" / "mine"
+    assert run.name == run.manifest.run == "mine"
+    named = Run.create(tmp_path / "runs", "r", job_source=b"", job={}, graph="g", graph_version="1")
+    for created, order in (("2001-01-01T00:00:00.000Z", ["mine", named.name]),
+                           ("2999-01-01T00:00:00.000Z", [named.name, "mine"])):  # fmt: skip
+        run.update(created=created)
+        assert [path.name for path in find_runs(tmp_path / "runs")] == order
+    with pytest.raises(RunError, match="is a run already"):
+        create(run.paths.root)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RunError, match="is there already, and it is no run"):
+        create(tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    assert create(tmp_path / "empty").paths.manifest.is_file()
+    assert not list(tmp_path.glob("**/.*.new"))
+
+
 def test_a_job_that_is_no_json_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises((TypeError, ValueError)):
         Run.create(tmp_path, "r", job_source=b"", job={"x": float("nan")}, graph="g", graph_version="1")

@@ -1,0 +1,203 @@
+"""A real Slurm for each test that asks for one: its own, so that a test may kill its nodes."""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd", "srun")
+PREFIX = "grafico-slurm-test-"
+FIRST_PORT, LAST_PORT, PORTS = 21000, 31000, 50
+"""Below the ports that the system gives out by itself."""
+
+
+def _impossible() -> str:
+    """Return why Slurm cannot be had here; empty where it can."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    if missing:
+        install = "apt install munge slurm-client slurmctld slurmd"
+        return f"{', '.join(missing)}: not installed, and these tests want a real Slurm (Debian: {install})"
+    return "" if os.geteuid() == 0 else "Slurm's daemons want root, and these tests want a real Slurm"
+
+
+@dataclass
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON value on standard output."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Slurm:
+    """A Slurm on this machine."""
+
+    root: Path
+    environ: dict[str, str]
+    files: Path
+    """Where the test works: job files, runs."""
+    started: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    def call(self, *arguments: object, check: bool = True, **more: str) -> Said:
+        """Call a program and wait for it."""
+        done = subprocess.run(
+            [str(argument) for argument in arguments],
+            cwd=self.files, env={**self.environ, **more}, text=True, capture_output=True, check=False,
+            timeout=180,
+        )  # fmt: skip
+        said = Said(done.returncode, done.stdout, done.stderr)
+        assert not check or said.code == 0, f"{arguments}: {said}"
+        return said
+
+    def grafico(self, *arguments: object, check: bool = True, **more: str) -> Said:
+        """Call grafico and wait for it."""
+        return self.call(sys.executable, "-m", "grafico.cli.entry", *arguments, check=check, **more)
+
+    def spawn(self, *arguments: object, **more: str) -> "subprocess.Popen[str]":
+        """Start grafico; it is killed at the end if it still runs."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "grafico.cli.entry", *(str(argument) for argument in arguments)],
+            cwd=self.files, env={**self.environ, **more}, text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def queue(self) -> dict[str, str]:
+        """State of every job that waits or runs, by its id."""
+        out = self.call("squeue", "--noheader", "--format=%i %T").out
+        return dict(line.split() for line in out.splitlines() if line.strip())
+
+    def names(self) -> dict[str, str]:
+        """Name of every job that waits or runs, by its id."""
+        out = self.call("squeue", "--noheader", "--format=%i %j").out
+        return dict(line.split(maxsplit=1) for line in out.splitlines() if line.strip())
+
+    def job(self, number: str) -> dict[str, str]:
+        """All that Slurm says of a job, also after it has ended."""
+        out = self.call("scontrol", "--oneliner", "show", "job", number).out
+        return dict(word.split("=", 1) for word in out.split() if "=" in word)
+
+    def state(self, number: str) -> str:
+        """State of a job, also after it has ended."""
+        return self.job(number)["JobState"]
+
+    def ended(self, number: str, within: float = 120) -> dict[str, str]:
+        """Wait until a job has ended for good."""
+        going = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
+        return self.until(lambda: (job := self.job(number))["JobState"] not in going and job, within)  # type: ignore[no-any-return]
+
+    def until(self, look: Callable[[], Any], within: float = 60) -> Any:
+        """Wait until something is so, and return it."""
+        deadline = time.monotonic() + within
+        while not (found := look()):
+            assert time.monotonic() < deadline, f"not within {within} s; {self.witness()}"
+            time.sleep(0.2)
+        return found
+
+    def kill_node(self, node: str) -> None:
+        """Let a node die."""
+        self.call(HERE / "kill_node.sh", self.root, node)
+
+    def repair(self) -> None:
+        """Bring all nodes up again."""
+        self.call(HERE / "up.sh", self.root)
+
+    def witness(self) -> str:
+        """What there is to say of a test that failed."""
+        said = [f"queue: {self.queue()}"]
+        for path in sorted(self.files.rglob("*.out")) + sorted(self.files.rglob("*.log")):
+            said.append(f"--- {path.relative_to(self.files)}\n{path.read_text(errors='replace')[-3000:]}")
+        return "\n".join(said)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """A Slurm of two nodes with eight CPUs, 8,000 MiB and four pretended GPUs each; its jobs and daemons end with it."""
+    reason = _impossible()
+    if reason:
+        if os.environ.get("GRAFICO_REQUIRE_PROGRAMS"):
+            pytest.fail(f"{reason}; GRAFICO_REQUIRE_PROGRAMS is set")
+        pytest.skip(reason)
+    # Not under tmp_path: the names of sockets are short, and other users reach munge's.
+    root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    environ["PATH"] = f"{environ.get('PATH', '')}:/usr/sbin:/sbin"
+    made = None
+    try:
+        with _ports() as port:
+            up = subprocess.run(
+                [HERE / "up.sh", root],
+                env={**environ, "BASE_PORT": str(port)},
+                text=True,
+                capture_output=True,
+                check=False,
+            )
+        assert up.returncode == 0, up.stdout + up.stderr
+        environ |= {
+            "SLURM_CONF": str(root / "etc" / "slurm.conf"),
+            "GRAFICO_KB": str(tmp_path / "kb"),
+            "GRAFICO_CLUSTERS": str(tmp_path / "clusters"),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "PATH": f"{Path(sys.executable).parent}:{environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "OMP_WAIT_POLICY": "passive",
+        }
+        for name in ("GRAFICO_RUNS", "GRAFICO_DEBUG"):
+            environ.pop(name, None)
+        made = Slurm(root, environ, tmp_path)
+        yield made
+    finally:
+        for process in made.started if made else ():
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        subprocess.run([HERE / "down.sh", root, "--purge"], env=environ, capture_output=True, check=False)
+
+
+@contextmanager
+def _ports() -> Iterator[int]:
+    """Give a block of ports that nobody listens on, while nobody else looks for one; ends what dead tests left behind."""
+    with (Path(tempfile.gettempdir()) / "grafico-slurm-test.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+            owner = left.name.removeprefix(PREFIX).partition("-")[0]
+            if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+                subprocess.run([HERE / "down.sh", left, "--purge"], capture_output=True, check=False)
+        start = FIRST_PORT + os.getpid() % 100 * PORTS
+        for offset in range(0, LAST_PORT - FIRST_PORT, PORTS):
+            port = FIRST_PORT + (start - FIRST_PORT + offset) % (LAST_PORT - FIRST_PORT)
+            if all(_free(port + n) for n in range(PORTS)):
+                yield port
+                return
+    pytest.fail("no free ports for a Slurm")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
