@@ -62,9 +62,10 @@ class Record:
                later was called in its knowledge); the output of a success stays under its key
     ladder     attempts have failed and another follows: ``key``, ``name``, ``history``, and ``settings``,
                ``resources`` and ``next`` of that one; the latest stands for those before
-    route      a successor was chosen: ``successor``, ``parameters``, ``by`` (forced, rule, model, fallback,
-               exit, node: returned as it is), ``reasoning``, ``confidence``, ``vetoes``; for a decision
-               node ``output``; ``successor`` is null where no answer came and the walk stopped
+    route      a successor was chosen: ``successor``, ``parameters``, ``by`` (forced, rule, model, stand-in: a
+               rule where the model could not answer, fallback, exit, node: returned as it is), ``reasoning``,
+               ``confidence``, ``vetoes``; for a decision node ``output``; ``successor`` is null where no
+               answer came and the walk stopped
     lanes      a fan-out was opened: ``keys``, ``target``
     lane_end   a lane ended, at the lane's own path: ``status``, ``failure``
     delivery   in completion order: the ``key`` that a node was given next

@@ -1,0 +1,109 @@
+"""Routers that ask: a language model, and a chain in which rules stand behind it."""
+
+from collections.abc import Mapping, Sequence
+
+from grafico.calculations import Json
+from grafico.control.audit import AuditLog
+from grafico.control.client import ModelClient
+from grafico.control.prompt import route_messages
+from grafico.control.route_gates import route_gates
+from grafico.errors import GraphStopped, MissingExtra, ModelError
+from grafico.gates import Ruling
+from grafico.graphs.protocols import Answered, RouteQuestion, Router
+
+__all__ = ["ChainRouter", "ModelRouter"]
+
+
+class ModelRouter:
+    """Asks a language model which admissible successor to take.
+
+    Parameters
+    ----------
+    client
+        The model.
+    audit
+        Where its proposals and what gates made of them are logged.
+    """
+
+    name = "model"
+
+    def __init__(self, client: ModelClient, audit: AuditLog | None = None) -> None:
+        self.client = client
+        self.audit = audit or AuditLog()
+
+    async def choose(self, question: RouteQuestion) -> Mapping[str, Json]:
+        """Return what the model proposes, after the gates; the engine validates it and comes back with errors.
+
+        Raises
+        ------
+        ModelError
+            The model cannot be asked, or gives nothing that could be an answer.
+        """
+        errors = question.errors
+        for left in reversed(range(1 + self.client.settings.corrections)):
+            asked = question.model_copy(update={"errors": errors})
+            answer = await self.client.ask(
+                route_messages(asked),
+                question.schema_,
+                purpose="route",
+                lane=question.lane,
+                where=question.node,
+                repaired=bool(errors),
+            )
+            value, decisions = self.audit.dispose(
+                route_gates(question),
+                answer,
+                agent=self.client.settings.model,
+                asked=f"{question.graph}: after {question.node}, one of "
+                + ", ".join(option.successor for option in question.options),
+                lane=question.lane,
+            )
+            refused = [d for d in decisions if d.ruling is Ruling.REFUSE]
+            if not refused or not left:
+                return Answered(value, by=self.name)
+            errors = tuple(decision.reason for decision in refused)
+        raise AssertionError
+
+
+class ChainRouter:
+    """Asks one router after another until one answers: a model that is down or spent never costs a lane.
+
+    Parameters
+    ----------
+    routers
+        In order of preference; usually a model, then rules.
+    """
+
+    name = "chain"
+
+    def __init__(self, routers: Sequence[Router]) -> None:
+        self.routers = tuple(routers)
+        self.passed: dict[str, str] = {}
+        """Why routers were passed over last, by name."""
+
+    async def choose(self, question: RouteQuestion) -> Mapping[str, Json]:
+        """Return the first answer, marked with who gave it.
+
+        Raises
+        ------
+        GraphStopped
+            None could answer; says why each could not.
+        """
+        reasons: list[str] = []
+        for router in self.routers:
+            try:
+                answer = await router.choose(question)
+            except MissingExtra:
+                raise
+            except (ModelError, GraphStopped) as error:
+                self.passed[router.name] = error.message
+                reasons.append(f"{router.name}: {error.message}")
+                continue
+            if not reasons:
+                return Answered(answer, by=answer.by if isinstance(answer, Answered) else router.name)
+            # Journalled like a model's word: a replay must not ask the model that was down now and is up then.
+            marked = Answered(answer, by="stand-in")
+            if isinstance(marked.get("reasoning"), str):
+                marked["reasoning"] = f"{marked['reasoning']} ({'; '.join(reasons)})"
+            return marked
+        raise GraphStopped("; ".join(reasons) or "no router is configured")
