@@ -46,7 +46,7 @@ class SearchReport(Model):
     converged: bool | None = Field(
         default=None, description="whether the last batch found nothing new; None where the engine does not tell"
     )
-    keys: tuple[str, ...] = Field(default=(), description="content keys of the optimizations that it rests on, sorted")
+    keys: tuple[str, ...] = Field(default=(), description="content keys of the calculations that it rests on, sorted")
 
 
 class EnsembleMember(Model):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from grafico.atoms import ConceptualAtoms
-from grafico.calculations import Calculation, CalculationError, Failure, FailureKind, Json
+from grafico.calculations import Calculation, CalculationError, Failure, FailureKind, Json, Success
 from grafico.chemistry.calculations.conformers import (
     EmbedInput,
     PruneInput,
@@ -71,7 +71,7 @@ class BuiltInSearch(Node[EnsembleState, EnsembleResult]):
         """Search; structures whose bonds changed are other molecules, and are left out."""
         state, search = ctx.state, ctx.state.request.search
         assert state.atoms is not None
-        start = await _compute(
+        embedded = await _compute(
             ctx,
             embed_conformers,
             EmbedInput(
@@ -83,6 +83,7 @@ class BuiltInSearch(Node[EnsembleState, EnsembleResult]):
                 screening_window=search.screening_window,
             ),
         )
+        start = embedded.output
         state.smiles = start.smiles
         spin = {"charge": state.atoms.charge, "multiplicity": state.atoms.multiplicity}
         candidates = {candidate.id: candidate for candidate in start.candidates}
@@ -108,9 +109,10 @@ class BuiltInSearch(Node[EnsembleState, EnsembleResult]):
                 f"all {len(relaxed)} structures changed their bonds in GFN2-xTB; a zwitterion may need search.solvent: water",
             )
         rules = PruneSettings(window=search.window, limit=search.max_conformers)
-        pruned = await _compute(
+        pruning = await _compute(
             ctx, prune_conformers, PruneInput(candidates=tuple(intact), settings=rules, batches=search.batches)
         )
+        pruned = pruning.output
         state.conformers = pruned.conformers
         state.search = SearchReport(
             engine=f"RDKit ETKDGv3, {start.force_field} + GFN2-xTB"
@@ -124,7 +126,7 @@ class BuiltInSearch(Node[EnsembleState, EnsembleResult]):
             conformers=len(pruned.conformers),
             batches=pruned.batches,
             converged=pruned.converged if len(pruned.batches) > 1 else None,
-            keys=tuple(sorted({outcome.key for outcome in outcomes.values() if outcome.ok})),
+            keys=tuple(sorted({o.key for o in (embedded, *outcomes.values(), pruning) if o.ok})),
         )
         converged = "converged" if pruned.converged else "the last batch of seeds still found new ones"
         ctx.summarize(
@@ -146,7 +148,7 @@ class CrestSearch(Node[EnsembleState, EnsembleResult]):
         """Run CREST."""
         state, search = ctx.state, ctx.state.request.search
         assert state.atoms is not None
-        found = await _compute(
+        searched = await _compute(
             ctx,
             crest_search,
             CrestInput(
@@ -158,6 +160,7 @@ class CrestSearch(Node[EnsembleState, EnsembleResult]):
                 walltime_h=search.walltime_h,
             ),
         )
+        found = searched.output
         lowest = found.candidates[0].energy
         kept = found.candidates[: search.max_conformers]
         state.conformers = tuple(
@@ -178,6 +181,7 @@ class CrestSearch(Node[EnsembleState, EnsembleResult]):
             above_window=0,
             beyond_limit=len(found.candidates) - len(kept),
             conformers=len(kept),
+            keys=(searched.key,),
         )
         ctx.summarize(f"{len(kept)} conformers by CREST {search.mode}", conformers=len(kept))
         return await ctx.route()
@@ -265,7 +269,7 @@ class Report(Node[EnsembleState, EnsembleResult]):
         state = ctx.state
         if not state.results:
             raise JoinFailed("at least one environment", state.failed, len(state.request.environments))
-        report = await _compute(ctx, ensemble_report, ReportInput(result=state.result()))
+        report = (await _compute(ctx, ensemble_report, ReportInput(result=state.result()))).output
         state.files = report.files
         return await ctx.route()
 
@@ -290,12 +294,12 @@ class Finish(Node[EnsembleState, EnsembleResult]):
         return End(state.result(persisted=persisted))
 
 
-async def _compute(ctx: Ctx, calculation: Calculation[Any, Any], value: BaseModel) -> Any:
+async def _compute(ctx: Ctx, calculation: Calculation[Any, Any], value: BaseModel) -> Success[Any]:
     """Run a calculation without which the job cannot go on."""
     outcome = await ctx.compute(calculation, value)
     if not outcome.ok:
         raise ctx.fail(outcome)
-    return outcome.output
+    return outcome
 
 
 async def _structure(ctx: Ctx, name: str, molecule: MoleculeInput) -> ConceptualAtoms:
