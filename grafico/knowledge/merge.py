@@ -13,7 +13,7 @@ from typing import Any
 from grafico.errors import KnowledgeError
 from grafico.knowledge.vocabulary import SCHEMA
 
-__all__ = ["BULK", "Source", "load", "merge_anew", "named_quads", "read_source"]
+__all__ = ["BULK", "Source", "as_stored", "change", "data", "load", "merge_anew", "named_quads", "read_source"]
 
 BULK = 2000
 """Triples of new graphs from which on they are loaded in bulk."""
@@ -154,17 +154,22 @@ def _change(store: Any, wanted: dict[Any, set[Any]], shared: set[Any]) -> tuple[
     removed: set[Any] = set()
     for graph, quads in wanted.items():
         held = set(store.quads_for_pattern(None, None, None, graph))
-        stored = _as_stored(quads) if held else quads
+        stored = as_stored(quads) if held else quads
         added |= stored - held
         removed |= set() if graph in shared else held - stored
+    change(store, added, removed)
+    return len(added), len(removed)
+
+
+def change(store: Any, added: set[Any], removed: set[Any]) -> None:
+    """Add quads to named graphs and remove others, and keep the merge, in one transaction."""
     if removed:
         gone = _merged(quad for quad in removed if _is_last(store, quad, removed))
         store.update(
-            f"DELETE DATA {{ {_data([*removed, *gone])} }}; INSERT DATA {{ {_data([*added, *_merged(added)])} }}"
+            f"DELETE DATA {{ {data([*removed, *gone])} }}; INSERT DATA {{ {data([*added, *_merged(added)])} }}"
         )
     elif added:
         store.extend([*added, *_merged(added)])
-    return len(added), len(removed)
 
 
 def _is_last(store: Any, quad: Any, removed: set[Any]) -> bool:
@@ -176,8 +181,8 @@ def _is_last(store: Any, quad: Any, removed: set[Any]) -> bool:
     return all(other.graph_name == default or other in removed for other in held)
 
 
-def _as_stored(quads: set[Any]) -> set[Any]:
-    # The store keeps numbers and times as values: "1.0" comes back as "1".
+def as_stored(quads: Iterable[Any]) -> set[Any]:
+    """Return quads in the form in which a store keeps them: numbers and times as values, so that "1.0" is "1"."""
     import pyoxigraph
 
     store = pyoxigraph.Store()
@@ -185,8 +190,8 @@ def _as_stored(quads: set[Any]) -> set[Any]:
     return set(store)
 
 
-def _data(quads: Iterable[Any]) -> str:
-    # Terms print themselves escaped, as N-Triples.
+def data(quads: Iterable[Any]) -> str:
+    """Return quads as SPARQL's QuadData; terms print themselves escaped, as N-Triples."""
     import pyoxigraph
 
     default = pyoxigraph.DefaultGraph()

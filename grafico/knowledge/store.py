@@ -1,7 +1,8 @@
 """The embedded store: an index on a local disk of what the run folders hold.
 
 ``<folder>/current`` names the Oxigraph database in use, ``<folder>/merged`` the one whose default graph is known to be
-the merge of its named graphs, ``<folder>/runs.jsonl`` the run folders that were loaded. The database is opened under a
+the merge of its named graphs, ``<folder>/runs.jsonl`` the run folders that were loaded, ``<folder>/graphs.jsonl`` the
+graphs that were persisted without a run. The database is opened under a
 short lock, used and closed; nothing keeps it open.
 """
 
@@ -11,7 +12,6 @@ import os
 import shutil
 import traceback
 import uuid
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,13 +20,16 @@ from pydantic import Field
 
 from grafico.calculations import ArtifactRef, Model
 from grafico.errors import KnowledgeError
+from grafico.knowledge.embedded import EmbeddedGraphs
 from grafico.knowledge.entity import Entity
-from grafico.knowledge.fetch import Fetcher
 from grafico.knowledge.files import read_artifact
 from grafico.knowledge.location import damaged, database, default_folder, prepare
 from grafico.knowledge.lock import DEFAULT_WAIT_S, locked
-from grafico.knowledge.merge import load, merge_anew, named_quads, read_source
+from grafico.knowledge.merge import change, load, merge_anew, named_quads, read_source
+from grafico.knowledge.persist import DIRECT, Persisted, Statement, persist_into
 from grafico.knowledge.query import QueryResult, run_query
+from grafico.knowledge.reading import Reader
+from grafico.knowledge.vocabulary import SCHEMA
 
 __all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt"]
 
@@ -51,7 +54,7 @@ class Rebuilt(Model):
     problems: tuple[str, ...] = Field(default=(), description="run folders that were not loaded, and why")
 
 
-class KnowledgeBase:
+class KnowledgeBase(Reader):
     """The knowledge base in a folder.
 
     Parameters
@@ -63,9 +66,14 @@ class KnowledgeBase:
     """
 
     def __init__(self, folder: Path | None = None, *, wait_s: float = DEFAULT_WAIT_S) -> None:
+        super().__init__()
         self.folder = (folder or default_folder()).absolute()
         self.wait_s = wait_s
-        self._identity: weakref.WeakValueDictionary[str, Entity] = weakref.WeakValueDictionary()
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return str(self.folder)
 
     def load_run(self, quads: Path) -> Loaded:
         """Load a run's N-Quads; what the store held of that run and the file does not is removed.
@@ -81,7 +89,7 @@ class KnowledgeBase:
         source = read_source(quads)
 
         def use(store: Any) -> tuple[int, int]:
-            self._remember(quads.parent)
+            self._remember(str(quads.parent.resolve()))
             return load(store, source, in_bulk=self._unmerged)
 
         added, removed = self._writing(use)
@@ -106,25 +114,37 @@ class KnowledgeBase:
             self.folder, query, bind=bind, timeout_s=timeout_s, limit=limit, memory_mib=memory_mib, wait_s=self.wait_s
         )
 
-    def fetch(self, iri: str, depth: int | None = 0, *, run: str | None = None) -> Entity:
-        """Return the entity with an IRI; one IRI is one object as long as it is in use.
+    def persist(self, *entities: Entity, into: str = DIRECT) -> Persisted:
+        """Write entities, and all that they refer to, into a named graph of the store itself.
+
+        Only what is new or changed is written, all of it or nothing. A field that somebody else has changed since the
+        entity was read is not overwritten, unless both mean the same; sets are merged item by item. An entity that
+        was made anew, and is there already, adds what was given for it. No run folder stands behind such a graph.
 
         Parameters
         ----------
-        iri
-            Which.
-        depth
-            How many references to follow: 0, n, or None for all. What lies beyond is loaded when it is looked at.
-        run
-            IRI of the only run to read; default: the one that was committed last, entity by entity.
+        entities
+            What to write.
+        into
+            IRI of the graph; no graph of a run.
 
         Raises
         ------
+        Conflict
+            Somebody else has changed the same field; nothing was written.
         KnowledgeError
-            There is no such entity, or its class is not known here.
+            An entity has no form in the graph, or the store is locked or damaged.
         """
-        identity = self._identity if run is None else {}
-        return self._reading(lambda store: self._fetcher(store, identity, run).fetch(iri, depth))
+        statement = Statement(entities, into)
+
+        def use(store: Any) -> Persisted:
+            self._remember(statement.graph, "graph")
+            return persist_into(EmbeddedGraphs(self.place, store), statement)
+
+        done = self._writing(use)
+        for root in statement.roots:
+            self._identity.setdefault(root.iri, root)
+        return done
 
     def runs(self) -> tuple[Path, ...]:
         """Return the run folders that were loaded, oldest first."""
@@ -143,7 +163,8 @@ class KnowledgeBase:
     def rebuild(self, folders: Iterable[Path] = ()) -> Rebuilt:
         """Make the store anew from the run folders that it knows and those found in or under ``folders``.
 
-        The old database stays in use until the new one is complete.
+        Graphs that were persisted directly have no folder, and are copied. The old database stays in use until the
+        new one is complete.
         """
         prepare(self.folder)
         with locked(self.folder, write=True, wait_s=self.wait_s):
@@ -159,6 +180,7 @@ class KnowledgeBase:
                     loaded.append(folder)
                 except KnowledgeError as error:
                     problems.append(error.message)
+            triples += self._carry_over(store, problems)
             store.flush()
             del store
             self._switch(fresh)
@@ -168,12 +190,6 @@ class KnowledgeBase:
     def dump(self) -> str:
         """Return what the runs' graphs hold as sorted N-Quads, for comparison and exchange."""
         return self._reading(lambda store: "".join(sorted(f"{quad} .\n" for quad in named_quads(store))))
-
-    def _fetcher(self, store: Any, identity: Any, run: str | None) -> Fetcher:
-        def lazy(entity: Entity) -> None:
-            self._reading(lambda later: self._fetcher(later, identity, run).fill(entity))
-
-        return Fetcher(store, identity, lazy=lazy, graph=run, files=self.read_artifact)
 
     def _reading(self, use: Callable[[Any], ResultT]) -> ResultT:
         import pyoxigraph
@@ -238,25 +254,46 @@ class KnowledgeBase:
             if old != fresh:
                 shutil.rmtree(old, ignore_errors=True)
 
-    def _remembered(self) -> list[str]:
+    def _carry_over(self, fresh: Any, problems: list[str]) -> int:
+        graphs = self._remembered("graph")
+        if not graphs:
+            return 0
+        import pyoxigraph
+
+        names = {pyoxigraph.NamedNode(graph) for graph in graphs}
         try:
-            lines = (self.folder / "runs.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+            path = database(self.folder)
+            old = pyoxigraph.Store() if path is None else pyoxigraph.Store.read_only(str(path))
+            # The classes and properties come along.
+            kept = {q for q in named_quads(old) if q.graph_name in names or q.graph_name.value.startswith(SCHEMA)}
+        except (OSError, RuntimeError, KnowledgeError) as error:
+            problems.append(f"what was persisted directly into {', '.join(graphs)} cannot be read any more: {error}")
+            return 0
+        change(fresh, kept, set())
+        return len(kept)
+
+    def _remembered(self, kind: str = "folder") -> list[str]:
+        try:
+            lines = (self.folder / _LISTS[kind]).read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return []
         found: dict[str, None] = {}
         for line in lines:
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                found[str(json.loads(line)["folder"])] = None
+                found[str(json.loads(line)[kind])] = None
         return list(found)
 
-    def _remember(self, folder: Path) -> None:
-        place = str(folder.resolve())
-        if place in self._remembered():
+    def _remember(self, name: str, kind: str = "folder") -> None:
+        if name in self._remembered(kind):
             return
-        with (self.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
-            file.write("\n" * _torn(self.folder / "runs.jsonl") + json.dumps({"folder": place}) + "\n")
+        path = self.folder / _LISTS[kind]
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n" * _torn(path) + json.dumps({kind: name}) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+_LISTS = {"folder": "runs.jsonl", "graph": "graphs.jsonl"}
 
 
 def _torn(path: Path) -> bool:
