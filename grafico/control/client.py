@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import logging
-import os
 import random
 import re
 import time
-import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,44 +13,24 @@ from grafico.calculations import Json
 from grafico.control.answers import read_object
 from grafico.control.ledger import Call, Ledger, Tokens, split, utc_now
 from grafico.control.prompt import Message, corrections
+from grafico.control.provider import litellm_here, load_litellm, passing, remedy, scrub, wait_for
 from grafico.control.residency import Facts, facts_of
+from grafico.control.responses import Heard, heard_of, readable, tokens_of
 from grafico.control.schemas import for_decoding
 from grafico.control.settings import ModelSettings, host_of
 from grafico.errors import BadAnswer, MissingExtra, ModelUnavailable, PromptTruncated
 
-__all__ = ["ModelClient", "scrub"]
+__all__ = ["ModelClient"]
 
 CUT_SHARE = 0.6
 """A server that counts less than this share of our own count has read a part of the prompt only."""
 SHORT_PROMPT = 200
 """Tokens under which counts of different tokenizers differ too much to tell."""
-FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 30.0
 SPARE_S = 5.0
 """After its time-out a call is given so long to say so itself."""
 ECHO = 2000
 """Characters of a refused answer that are sent back."""
 TOOL = "answer"
-
-BEARER = re.compile(r"(Bearer\s+|[?&](?:api[-_]?key|key|token)=)[^\s\"'&]+", re.IGNORECASE)
-KEYLIKE = re.compile(r"\b(?:sk|pk|rk|key|gsk|hf|xai|ghp|AIza)[-_]?[A-Za-z0-9_\-]{16,}")
-
-
-def scrub(text: str, *secrets: str | None) -> str:
-    """Return a text without keys: those that are known, and whatever looks like one."""
-    for secret in secrets:
-        if secret and len(secret) >= 6:
-            text = text.replace(secret, "***")
-    return KEYLIKE.sub("***", BEARER.sub(r"\1***", text))
-
-
-@dataclass(slots=True)
-class Heard:
-    """One answer as it came."""
-
-    text: str
-    cut: bool
-    prompt_tokens: int
 
 
 @dataclass(slots=True)
@@ -156,7 +133,7 @@ class ModelClient:
     async def close(self) -> None:
         """Close connections."""
         with contextlib.suppress(Exception):
-            await (await _litellm()).close_litellm_async_clients()
+            await (await load_litellm()).close_litellm_async_clients()
 
     async def _heard(self, asked: Asked) -> Heard:
         """Return an answer to the whole prompt; a larger context is tried where the server takes one."""
@@ -201,29 +178,29 @@ class ModelClient:
             except (asyncio.CancelledError, MissingExtra):
                 raise
             except Exception as error:  # noqa: BLE001 - litellm raises what its providers' libraries do
-                litellm = await _litellm()
+                litellm = await load_litellm()
                 why = self._said(error)
-                again = self._adapt(error) or _passing(error, litellm)
+                again = self._adapt(error) or passing(error, litellm)
                 self._write(asked, None, "failed", why, time.monotonic() - started)
                 if not again:
                     raise ModelUnavailable(
-                        f"{self.settings.model} refuses the request: {why}", hint=_remedy(error)
+                        f"{self.settings.model} refuses the request: {why}", hint=remedy(error)
                     ) from None
-                wait = _wait(error, number, self._jitter())
+                wait = wait_for(error, number, self._jitter())
                 if number == self.settings.tries or time.monotonic() + wait >= asked.deadline:
                     break
                 await self._sleep(wait)
                 continue
-            heard = _heard(response)
-            readable = _readable(heard)
+            heard = heard_of(response)
+            usable = readable(heard)
             await self._learn()
-            self._write(asked, response, "ok" if readable else "unreadable", "", time.monotonic() - started)
+            self._write(asked, response, "ok" if usable else "unreadable", "", time.monotonic() - started)
             return heard
         raise ModelUnavailable(f"{self.settings.model} gave no answer in {number} tries: {why}")
 
     async def _send(self, messages: Sequence[Message], schema: Mapping[str, Json], limit: float) -> Any:
         settings = self.settings
-        litellm = await _litellm()
+        litellm = await load_litellm()
         given: dict[str, Any] = {
             "model": settings.model,
             "messages": list(messages),
@@ -264,7 +241,7 @@ class ModelClient:
         return False
 
     async def _count(self, messages: Sequence[Message]) -> int:
-        litellm = await _litellm()
+        litellm = await load_litellm()
         return int(await asyncio.to_thread(litellm.token_counter, model=self.settings.model, messages=list(messages)))
 
     async def _learn(self) -> None:
@@ -278,7 +255,7 @@ class ModelClient:
         return scrub(text, self.settings.key())
 
     def _write(self, asked: Asked, response: Any, status: str, error: str, seconds: float) -> None:
-        tokens = _tokens(response)
+        tokens = tokens_of(response)
         settings, facts = self.settings, self._facts
         self.ledger.add(
             Call(
@@ -312,112 +289,11 @@ class ModelClient:
             return 0.0
         if response is None:
             return None
-        litellm = _load()
+        litellm = litellm_here()
         with contextlib.suppress(Exception):
             cost: float = litellm.completion_cost(completion_response=response, model=self.settings.model)
             return cost
         return None
-
-
-async def _litellm() -> Any:
-    """Import litellm, which takes seconds, off the event loop; it must not look for prices on the network."""
-    return await asyncio.to_thread(_load)
-
-
-def _load() -> Any:
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own models, on import
-            import litellm
-    except ImportError as error:
-        raise MissingExtra(
-            f"asking a language model needs litellm, which is not installed ({error})",
-            hint='pip install "grafico[llm]"',
-        ) from None
-    if not litellm.suppress_debug_info:
-        litellm.suppress_debug_info = True
-        litellm.telemetry = False
-        litellm.turn_off_message_logging = True
-        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "httpx", "openai"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    return litellm
-
-
-def _passing(error: Exception, litellm: Any) -> bool:
-    """Return whether an error may be gone a moment later."""
-    if isinstance(error, TimeoutError):
-        return True
-    if isinstance(error, (litellm.AuthenticationError, litellm.BadRequestError, litellm.NotFoundError)):
-        return False
-    kinds = (
-        litellm.Timeout, litellm.RateLimitError, litellm.APIConnectionError,
-        litellm.ServiceUnavailableError, litellm.InternalServerError,
-    )  # fmt: skip
-    if isinstance(error, kinds):
-        return True
-    status = getattr(error, "status_code", None)
-    return isinstance(status, int) and (status >= 500 or status in {408, 409, 425, 429})
-
-
-def _wait(error: Exception, number: int, jitter: float) -> float:
-    """Return the seconds to wait: what the server says, else twice as long each time, with jitter."""
-    response = getattr(error, "response", None)
-    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    try:
-        return max(0.0, float(headers.get("retry-after", "")))
-    except (TypeError, ValueError):
-        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (number - 1)) * (0.5 + jitter)
-
-
-def _remedy(error: Exception) -> str | None:
-    name = type(error).__name__
-    if name in {"AuthenticationError", "PermissionDeniedError"}:
-        return "set the provider's key in the environment, or name its variable as key_variable"
-    if name == "NotFoundError":
-        return "check the model's name and api_base"
-    if name == "ContextWindowExceededError":
-        return "choose a model with a larger context window"
-    return None
-
-
-def _heard(response: Any) -> Heard:
-    choice = response.choices[0] if getattr(response, "choices", None) else None
-    message = getattr(choice, "message", None)
-    text = getattr(message, "content", None) or ""
-    calls = getattr(message, "tool_calls", None) or []
-    if calls:
-        text = calls[0].function.arguments or ""
-    cut = getattr(choice, "finish_reason", "") == "length"
-    return Heard(text if isinstance(text, str) else "", cut, _tokens(response).prompt)
-
-
-def _readable(heard: Heard) -> bool:
-    try:
-        read_object(heard.text, cut=heard.cut)
-    except BadAnswer:
-        return False
-    return True
-
-
-def _tokens(response: Any) -> Tokens:
-    usage = getattr(response, "usage", None)
-    if usage is None:
-        return Tokens()
-    inner = getattr(usage, "prompt_tokens_details", None)
-    outer = getattr(usage, "completion_tokens_details", None)
-    return Tokens(
-        prompt=_number(usage, "prompt_tokens"),
-        cache_read=_number(inner, "cached_tokens") or _number(usage, "cache_read_input_tokens"),
-        cache_write=_number(usage, "cache_creation_input_tokens"),
-        completion=_number(usage, "completion_tokens"),
-        reasoning=_number(outer, "reasoning_tokens"),
-    )
-
-
-def _number(of: Any, name: str) -> int:
-    value = getattr(of, name, None)
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _sizes(asked: Asked) -> dict[str, int]:
