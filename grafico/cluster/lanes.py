@@ -187,7 +187,7 @@ class Cluster:
         self._addresses[name] = address
         if name in self._workers:
             self._workers[name].came_up = True
-        self._backlog.up(name)
+        self._backlog.up(next(spec for spec in self.specs if spec.name == name))
         self._first.set()
         self._pump_soon()
 

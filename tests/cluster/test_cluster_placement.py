@@ -24,7 +24,7 @@ NODE = lay_out(
 def backlog(workers=NODE) -> Backlog[str]:
     made: Backlog[str] = Backlog(workers)
     for worker in workers:
-        made.up(worker.name)
+        made.up(worker)
     return made
 
 
@@ -68,7 +68,7 @@ def test_a_gpu_that_is_idle_takes_exclusive_ones_first_until_small_ones_have_wai
     now = 0.0
     one_gpu = [NODE[0]]
     waiting: Backlog[str] = Backlog(one_gpu, clock=lambda: now)
-    waiting.up("gpu-0")
+    waiting.up(one_gpu[0])
     small, whole = demand(ask(gpu="slot"), NODE), demand(ask(gpu="exclusive"), NODE)
     waiting.add(small, "small")
     for n in range(20):
@@ -123,7 +123,7 @@ def test_nothing_goes_to_a_worker_that_is_gone():
     waiting.down("cpu")
     waiting.add(demand(ask(), NODE), "cpu")
     assert list(waiting.place()) == []
-    waiting.up("cpu")
+    waiting.up(NODE[-1])
     assert len(list(waiting.place())) == 1
 
 
