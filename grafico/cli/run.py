@@ -18,6 +18,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", "-c", metavar="PROFILE", help="Cluster profile, instead of the job's.")
 ]
+Requeue = Annotated[
+    bool,
+    typer.Option("--requeue", help="In a Slurm job: on SIGUSR1, stop in time, and put the job back into the queue."),
+]
 
 
 def run(
@@ -33,6 +37,13 @@ def run(
         bool, typer.Option("--dry-run", help="Check everything and show the plan; create and submit nothing.")
     ] = False,
     runs_dir: RunsFolder = Path("runs"),
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="Make exactly this the run's folder.")
+    ] = None,
+    or_resume: Annotated[
+        bool, typer.Option("--or-resume", help="With --folder: if the run is there already, finish what is open of it.")
+    ] = False,
+    requeue: Requeue = False,
     quiet: Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -40,8 +51,14 @@ def run(
 
     Ctrl-C once: nothing more starts, what runs may finish. Twice: what runs is killed. `grafico resume` goes on.
     """
+    if requeue:
+        _listen()
     from grafico.jobs.launch import create_run, prepare, start
 
+    _check_folder(folder, or_resume=or_resume, runs_dir=runs_dir)
+    if folder is not None and or_resume and not dry_run and (folder / "manifest.json").is_file():
+        _go_on(folder, job, cluster, requeue=requeue, quiet=quiet, as_json=as_json)
+        return
     prepared = prepare(job, overrides or (), name=name, cluster=cluster)
     if dry_run:
         _dry_run(prepared, as_json=as_json)
@@ -49,10 +66,10 @@ def run(
     from grafico.jobs.plan import admit
 
     admit(prepared)
-    made = create_run(prepared, runs_dir)
+    made = create_run(prepared, runs_dir, folder)
     if not quiet:
         say(f"run {made.name} in {near(made.paths.root)}")
-    _carry_out(lambda watcher: start(prepared, made, watcher), made.name, quiet=quiet, as_json=as_json)
+    _carry_out(lambda watcher: start(prepared, made, watcher), made.name, requeue=requeue, quiet=quiet, as_json=as_json)
 
 
 def resume(
@@ -71,11 +88,14 @@ def resume(
         bool, typer.Option("--take-over", help="Take the run from a controller that is gone or stuck.")
     ] = False,
     cluster: Cluster = None,
+    requeue: Requeue = False,
     runs_dir: RunsFolder = Path("runs"),
     quiet: Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Go on with a run: what was committed is reused, what failed is tried again."""
+    if requeue:
+        _listen()
     from grafico.jobs.find import find
     from grafico.jobs.resume import resume as go_on
 
@@ -92,7 +112,7 @@ def resume(
             cluster=cluster,
         )
 
-    _carry_out(work, path.name, quiet=quiet, as_json=as_json)
+    _carry_out(work, path.name, requeue=requeue, quiet=quiet, as_json=as_json)
 
 
 def cancel(
@@ -123,7 +143,36 @@ def _dry_run(prepared: Any, *, as_json: bool) -> None:
         print_plan(plan)
 
 
-def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
+def _listen() -> None:
+    from grafico.jobs.requeue import listen_early
+
+    listen_early()
+
+
+def _check_folder(folder: Path | None, *, or_resume: bool, runs_dir: Path) -> None:
+    from grafico.errors import BadInput
+
+    if or_resume and folder is None:
+        raise BadInput("--or-resume needs to know which run", hint="add --folder with the run's folder")
+    if folder is not None and runs_dir != Path("runs") and folder.absolute().parent != runs_dir.absolute():
+        raise BadInput(f"--folder {folder} is not in --runs-dir {runs_dir}", hint="leave one of them out")
+
+
+def _go_on(folder: Path, job: Path, cluster: str | None, *, requeue: bool, quiet: bool, as_json: bool) -> None:
+    """Finish what is open of a run that an earlier call of the same command began; its failures stand."""
+    from grafico.jobs.resume import resume as go_on
+    from grafico.runs import Run
+
+    if job.is_file() and job.read_bytes() != Run.open(folder).job_source:
+        say(f"note: {job} has changed since; the run goes on with the job that it began with")
+
+    def work(watcher: Any) -> "Ended":
+        return go_on(folder, watcher, keep_failures=True, cluster=cluster)
+
+    _carry_out(work, folder.name, requeue=requeue, quiet=quiet, as_json=as_json)
+
+
+def _carry_out(work: Any, title: str, *, requeue: bool, quiet: bool, as_json: bool) -> None:
     from grafico.cli.progress import watching
 
     with watching(title, quiet=quiet) as watcher:
@@ -141,6 +190,8 @@ def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
             console.print("nothing to do: all of it was done before")
         seconds = None if ended.nothing_to_do else ended.seconds
         print_lines(console, outlook(view, seconds=seconds, shown=near(ended.run.paths.root)))
+    if ended.out_of_time and requeue:
+        _requeue()
     if ended.killed:
         # A thread that nobody waits for any more would keep the interpreter.
         import os
@@ -148,6 +199,20 @@ def _carry_out(work: Any, title: str, *, quiet: bool, as_json: bool) -> None:
         sys.stdout.flush()
         os._exit(INTERRUPTED)
     raise typer.Exit(ended.exit_code)
+
+
+def _requeue() -> None:
+    """Put our Slurm job back into the queue: the last thing, since Slurm ends this process then."""
+    from grafico.jobs.requeue import own_job
+
+    job = own_job()
+    if job is None:
+        say("grafico: this is no Slurm job, so nothing can be put back into a queue")
+        return
+    sys.stdout.flush()
+    say(f"back into the queue: Slurm job {job.number}, which goes on with the run")
+    if problem := job.requeue():
+        say(f"grafico: Slurm job {job.number} could not be put back into the queue: {problem}\n  → submit it again")
 
 
 def near(path: Path) -> Path:

@@ -27,7 +27,7 @@ from grafico.jobs.status import Standing, run_status
 from grafico.jobs.stopping import Intake, Stopper
 from grafico.jobs.tables import Table
 from grafico.jobs.watching import Watcher, tell_oddities
-from grafico.runs import Run, RunRecorder, read_run
+from grafico.runs import Run, RunRecorder, RunStatus, read_run
 
 __all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
 
@@ -65,8 +65,17 @@ def find_profile(name: str, beside: Path | None = None) -> Profile:
     return load_profile(name)
 
 
-def create_run(prepared: Prepared, base: Path) -> Run:
+def create_run(prepared: Prepared, base: Path, folder: Path | None = None) -> Run:
     """Create the run's folder: frozen job, and copies of the files that it names.
+
+    Parameters
+    ----------
+    prepared
+        The job.
+    base
+        Folder of runs, in which it gets a name of its own.
+    folder
+        Exactly this folder instead.
 
     Raises
     ------
@@ -88,7 +97,13 @@ def create_run(prepared: Prepared, base: Path) -> Run:
     }
     graph = loaded.graph
     run = Run.create(
-        base, loaded.job.name, job_source=loaded.source, job=frozen, graph=graph.id, graph_version=graph.version
+        base,
+        loaded.job.name,
+        job_source=loaded.source,
+        job=frozen,
+        graph=graph.id,
+        graph_version=graph.version,
+        folder=folder,
     )
     try:
         copy_files(originals, run.paths.root)
@@ -164,6 +179,7 @@ async def _carry_out(session: Session, watcher: Watcher) -> Ended:
         run=run,
         tables=tables,
         killed=stopper.killing.is_set(),
+        out_of_time=stopper.out_of_time and run.manifest.status is RunStatus.INTERRUPTED,
         seconds=time.monotonic() - started,
     )
 

@@ -33,6 +33,8 @@ class Ended:
     """It had ended before, and nothing was asked that would change that."""
     killed: bool = False
     """The user asked twice: nothing may be waited for any more."""
+    out_of_time: bool = False
+    """It stopped because the time of its Slurm job is nearly over; it may go on in a later one."""
     seconds: float = 0.0
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome
 from grafico.graphs.protocols import Compute
+from grafico.jobs.requeue import UNKNOWN_S, own_job, take_early
 
 __all__ = ["GRACE_S", "Intake", "Stopper", "cancel_marker"]
 
@@ -45,17 +46,20 @@ class Stopper:
         self.draining = asyncio.Event()
         self.killing = asyncio.Event()
         self.why = ""
+        self.out_of_time = False
+        """Whether it stops because the time of its Slurm job is nearly over."""
         self._presses = 0
         self._handled: list[signal.Signals] = []
         self._looking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         with suppress(OSError):
             self.marker.unlink(missing_ok=True)
         loop = asyncio.get_running_loop()
         for number, handler in ((signal.SIGINT, self._interrupt), (signal.SIGTERM, self._terminate),
-                                (signal.SIGHUP, self._terminate)):  # fmt: skip
+                                (signal.SIGHUP, self._terminate), (signal.SIGUSR1, self._warn)):  # fmt: skip
             # Under nohup, a hangup stays ignored.
             if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue
@@ -64,6 +68,8 @@ class Stopper:
                 loop.add_signal_handler(number, handler, number)
                 self._handled.append(number)
         self._looking = asyncio.create_task(self._look())
+        if take_early():
+            self._warn(signal.SIGUSR1)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -72,10 +78,11 @@ class Stopper:
             loop.remove_signal_handler(number)
         if self._timer is not None:
             self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+        for task in (self._looking, self._asking):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         with suppress(OSError):
             self.marker.unlink(missing_ok=True)
 
@@ -95,6 +102,24 @@ class Stopper:
             self.drain("cancelled" if self.marker.exists() else number.name)
             self._kill_soon()
 
+    def _warn(self, number: signal.Signals) -> None:
+        if not self.draining.is_set():
+            self.out_of_time = True
+            self.drain(f"{number.name}: the time of this Slurm job is nearly over")
+            self._kill_soon(UNKNOWN_S)
+            self._asking = asyncio.create_task(self._ask())
+
+    async def _ask(self) -> None:
+        """Find out how much time there is, and use it."""
+        job = own_job()
+        left = await asyncio.to_thread(job.seconds_left) if job is not None else None
+        if left is not None and not self.killing.is_set():
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._kill_soon(max(0.0, left))
+            self.say(f"{max(0, round(left))} s are left for what runs")
+
     def drain(self, why: str) -> None:
         """Start nothing more."""
         if not self.draining.is_set():
@@ -108,9 +133,9 @@ class Stopper:
         self.drain("killed")
         self.killing.set()
 
-    def _kill_soon(self) -> None:
+    def _kill_soon(self, seconds: float = GRACE_S) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GRACE_S, self.kill)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.kill)
 
     async def _look(self) -> None:
         while not self.draining.is_set():
