@@ -7,6 +7,10 @@ from grafico.knowledge import KnowledgeBase, RunKnowledge
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from real_runs import ensemble_run, hydrogen_run
+
+__all__ = ["ensemble_run", "hydrogen_run"]
+
 
 @pytest.fixture
 def knowledge(tmp_path):
