@@ -40,15 +40,16 @@ def litellm_here() -> Any:
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own models, on import
-            import litellm
+        import litellm
     except ImportError as error:
         raise MissingExtra(
             f"asking a language model needs litellm, which is not installed ({error})",
             hint='pip install "grafico[llm]"',
         ) from None
     if not litellm.suppress_debug_info:
+        # Its models warn of themselves, some of them only when they are first used.
+        warnings.filterwarnings("ignore", message=".* is using the `ReadOnly` qualifier", category=UserWarning)
+        warnings.filterwarnings("ignore", message=".* are using the `ReadOnly` qualifier", category=UserWarning)
         litellm.suppress_debug_info = True
         litellm.telemetry = False
         litellm.turn_off_message_logging = True

@@ -74,6 +74,11 @@ class RunPaths:
         return self.root / "job.json"
 
     @property
+    def members(self) -> Path:
+        """The members of a sweep, one line for each lane; missing where the run is none."""
+        return self.root / "members.jsonl"
+
+    @property
     def manifest(self) -> Path:
         """What ran, where, with which versions, and how it ended."""
         return self.root / "manifest.json"
@@ -117,6 +122,16 @@ class RunPaths:
     def results(self) -> Path:
         """Folder of what the user came for."""
         return self.root / "results"
+
+    @property
+    def ledger(self) -> Path:
+        """What asking models took: one JSON line a call."""
+        return self.root / "ledger.jsonl"
+
+    @property
+    def audit(self) -> Path:
+        """What models proposed, and what gates made of it: one JSON line a proposal."""
+        return self.root / "audit.jsonl"
 
     def create(self) -> None:
         """Create the folders, for the owner alone."""

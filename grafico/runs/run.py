@@ -55,6 +55,9 @@ class Manifest(Model):
     resumed: int = Field(default=0, ge=0, description="times that a later controller went on with it")
     counts: Mapping[str, int] = Field(default_factory=dict, description="lanes and calculations by state")
     versions: Mapping[str, str] = Field(default_factory=dict, description="engines and libraries that were used")
+    models: Mapping[str, Json] | None = Field(
+        default=None, description="what asking language models took: calls, tokens, US dollars; null if none was asked"
+    )
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the results should know")
 
 
