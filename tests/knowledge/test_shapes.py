@@ -75,3 +75,59 @@ def test_runs_are_checked_one_by_one(knowledge, tmp_path):
         RunKnowledge(tmp_path / name, run_id=name, store=knowledge).persist_now([Named(name="x", remark=name)])
     found = validate(knowledge)
     assert (found.runs, found.violations) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("choice", '"c"', "none of those"),
+        ("phase", "<https://example.org/test#Phase.SOLID>", "none of those"),
+        ("mixed", '"1.5"^^<http://www.w3.org/2001/XMLSchema#double>', "none of the types"),
+        ("words.order", '"a"', "another kind"),
+    ],
+)
+def test_choices_and_unions_are_checked(run, knowledge, field, value, message):
+    run.persist_now(everything())
+    predicate = f" <{NAMESPACE}{field}> "
+    lines = run.path.read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if predicate in line and f"<{run.graph}>" in line)
+    lines[at] = f"{lines[at].split(predicate)[0]}{predicate}{value} <{run.graph}> ."
+    run.path.write_text("\n".join(lines) + "\n")
+    knowledge.load_run(run.path)
+    found = validate(knowledge).violations
+    assert any(message in v.message and v.property == f"{NAMESPACE}{field}" for v in found), found
+
+
+def test_bounds_are_checked(registry, run, knowledge):
+    from pydantic import Field
+
+    from grafico.knowledge import Entity
+
+    class Bounded(Entity):
+        namespace = "https://example.org/bounded#"
+        natural_key = ("name",)
+        name: str = Field(min_length=2, max_length=4)
+        share: float = Field(ge=0, le=1)
+        several: list[float] = Field(default=[], max_length=2)
+
+    run.persist_now([Bounded(name="ok", share=0.0, several=[0.0, 5.0])])
+    assert validate(knowledge).violations == ()
+    run.persist_now([Bounded.model_construct(iri="urn:b:1", name="much too long", share=1.5, several=[])])
+    messages = {v.message for v in validate(knowledge).violations}
+    assert any("above its limit (1.5)" in message for message in messages)
+    assert any("too long" in message for message in messages)
+
+
+def test_what_a_run_only_refers_to_may_be_described_by_another(knowledge, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    RunKnowledge(tmp_path / "one", run_id="one", store=knowledge).persist_now([Named(name="part")])
+    part = type(knowledge)(knowledge.folder).fetch(Named(name="part").iri)
+    refers = Named(name="whole", parts=[part])
+    unread = type(knowledge)(knowledge.folder)
+    RunKnowledge(tmp_path / "one", run_id="one", store=knowledge).persist_now([refers])
+    whole = unread.fetch(refers.iri, 0)
+    second = RunKnowledge(tmp_path / "two", run_id="two", store=knowledge)
+    second.persist_now([whole])
+    assert Named(name="part").iri not in {line.split(" ")[0][1:-1] for line in second.path.read_text().splitlines()}
+    assert validate(knowledge).violations == ()
