@@ -41,6 +41,7 @@ OPTIONS = (
     "--gpus",
     "--gpus-per-node",
     "--gpus-per-task",
+    "--exclusive",
     "--requeue",
     "--no-requeue",
     "--signal",
