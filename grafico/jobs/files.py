@@ -17,7 +17,7 @@ from grafico.errors import JobError
 from grafico.jobs.document import Document, Place
 from grafico.jobs.problems import dotted
 
-__all__ = ["check_files", "copy_files", "files_of", "freeze_files", "resolve_files"]
+__all__ = ["check_files", "copy_files", "files_of", "freeze_files", "rename_files", "resolve_files"]
 
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
@@ -101,12 +101,17 @@ def freeze_files(request: RequestT, folder: str) -> tuple[RequestT, dict[str, Pa
     The request, whose paths are relative to the run's folder, and the original of each of these paths.
     """
     names: dict[Path, str] = {}
+    return rename_files(request, folder, names), {name: path for path, name in names.items()}
+
+
+def rename_files(request: RequestT, folder: str, names: dict[Path, str]) -> RequestT:
+    """Return the request with its files renamed into a folder of the run; ``names`` holds each name that was given."""
 
     def keep(path: Path) -> Path:
         name = names.setdefault(path, f"{folder}/{len(names) + 1}-{path.name}")
         return Path(name)
 
-    return _mapped(request, keep), {name: path for path, name in names.items()}
+    return _mapped(request, keep)
 
 
 def copy_files(originals: Mapping[str, Path], root: Path) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 from grafico.calculations import Json, Outcome
 from grafico.cluster import Profile, load_profile, open_cluster
-from grafico.control import RuleRouter
 from grafico.errors import JobError, KnowledgeError
-from grafico.graphs import Position, Record, run_graph
+from grafico.graphs import Position, Record, Router, run_graph
 from grafico.jobs.catalog import blame
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
 from grafico.jobs.link import published
 from grafico.jobs.load import LoadedJob, load_job
 from grafico.jobs.provenance import Knowledge, store_of
+from grafico.jobs.routers import close_router, cost_of, router_notes, router_of
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, write_results
 from grafico.jobs.status import Standing, run_status
@@ -140,6 +140,7 @@ def start(prepared: Prepared, run: Run, watcher: Watcher) -> Ended:
 class _Stage:
     """What a controller has so far, for whoever stops it."""
 
+    router: Router
     cluster: Any = None
     intake: Intake | None = None
     outcome: Outcome[Any] | None = None
@@ -207,7 +208,7 @@ async def _until_stopped(
     session: Session, recorder: RunRecorder, watcher: Watcher, stopper: Stopper
 ) -> Outcome[Any] | None:
     """Walk; return the outcome, or ``None`` when the walk was stopped before its end."""
-    stage = _Stage()
+    stage = _Stage(router_of(session.job, session.run))
     work = asyncio.create_task(_walk(session, recorder, watcher, stage))
     steward = asyncio.create_task(_stop(stopper, stage, work, watcher))
     try:
@@ -217,7 +218,16 @@ async def _until_stopped(
             raise
     finally:
         steward.cancel()
+        await _finish_routing(session.run, stage.router, watcher)
     return stage.outcome
+
+
+async def _finish_routing(run: Run, router: Router, watcher: Watcher) -> None:
+    for note in router_notes(router):
+        watcher.say(f"note: {note}")
+    if (cost := cost_of(run.paths)) is not None:
+        run.update(models=cost["total"])
+    await close_router(router)
 
 
 async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage: _Stage) -> None:
@@ -236,7 +246,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                     graph,
                     state,
                     compute=stage.intake,
-                    router=RuleRouter(),
+                    router=stage.router,
                     recorder=recorder,
                     events=(watcher.event, standing.take, partial(tell_oddities, watcher)),
                     persist=session.knowledge,

@@ -1,24 +1,24 @@
 """From a job file to a validated job and the request of its graph."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from grafico.calculations import Json
-from grafico.errors import BadInput, JobError, MoleculeError
-from grafico.jobs.catalog import blame, load_graph
+from grafico.errors import BadInput, JobError
+from grafico.jobs.catalog import load_graph
 from grafico.jobs.document import Document, read_document
-from grafico.jobs.files import check_files, resolve_files
 from grafico.jobs.overrides import apply_overrides
 from grafico.jobs.problems import explain_errors, shortened
-from grafico.jobs.provenance import store_of
+from grafico.jobs.request import check_request, read_request
 from grafico.jobs.schema import Job
+from grafico.jobs.sweeps import Shard, Sweep, load_sweep
 
-__all__ = ["LoadedJob", "load_job", "read_job", "validate_request"]
+__all__ = ["LoadedJob", "load_job", "read_job"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class LoadedJob:
     path: Path
     graph: Any
     request: Any
+    """None for a sweep, whose members have one each."""
     overrides: tuple[str, ...] = ()
+    sweep: Sweep | None = None
 
 
 def read_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> tuple[Job, Document, bytes]:
@@ -68,8 +70,24 @@ def read_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> tuple[
         raise explain_errors(error, document, Job) from None
 
 
-def load_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> LoadedJob:
+def load_job(
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    shard: Shard | None = None,
+    say: Callable[[str], None] | None = None,
+    **given: Json,
+) -> LoadedJob:
     """Read a job file, find its graph, validate its request and let the graph check it.
+
+    Parameters
+    ----------
+    path, overrides, given
+        As for :func:`read_job`.
+    shard
+        The part of a sweep that is wanted; default all of it.
+    say
+        Told how far the checks of many members have come.
 
     Raises
     ------
@@ -83,48 +101,14 @@ def load_job(path: Path, overrides: Sequence[str] = (), **given: Json) -> Loaded
     except JobError as error:
         spot = document.position(("graph",))
         raise JobError(f"{document.where}, {spot}, graph: {error.message}", hint=error.hint) from None
-    request = validate_request(job, graph, document)
-    request = resolve_files(request, folder)
-    check_files(request, document)
     if job.knowledge.store is not None:
         store = str(folder / Path(job.knowledge.store).expanduser())
         job = job.model_copy(update={"knowledge": job.knowledge.model_copy(update={"store": store})})
-    if graph.check is not None:
-        try:
-            with store_of(job), blame(job.graph, "the check"):
-                graph.check(request)
-        except BadInput as error:
-            spot = _spot(error, document)
-            raise type(error)(f"{document.where}{spot}: {error.message}", hint=error.hint) from error
+    if job.is_sweep:
+        sweep = load_sweep(job, graph, document, folder, shard=shard, say=say)
+        return LoadedJob(job, document, source, path, graph, None, tuple(overrides), sweep)
+    if shard is not None:
+        raise BadInput("--shard: the job is no sweep, it has no matrix", hint="leave it out")
+    request = read_request(job, graph, document, folder)
+    check_request(job, graph, request, document)
     return LoadedJob(job, document, source, path, graph, request, tuple(overrides))
-
-
-def _spot(error: BadInput, document: Document) -> str:
-    """Return the line that a check speaks of: its message begins with a place in the input, or there is one molecule."""
-    named = re.match(r"([A-Za-z_][A-Za-z_0-9.\[\]]*): ", error.message)
-    if named is None:
-        molecules = {place for place in (*document.lines, *document.overridden) if place[-1] == "molecule"}
-        known = isinstance(error, MoleculeError) and len(molecules) == 1
-        return f", {document.position(molecules.pop())}" if known else ""
-    parts = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\d+", named[1])
-    place = ("input", *(int(part) if part.isdigit() else part for part in parts))
-    position = document.position(place) if place[:2] in document.lines or place[:2] in document.overridden else ""
-    return f", {position}" if position else ""
-
-
-def validate_request(job: Job, graph: Any, document: Document) -> BaseModel:
-    """Validate ``input`` against the request model of the graph.
-
-    Raises
-    ------
-    JobError
-        With every problem and its line.
-    """
-    request_type: type[BaseModel] = graph.request_type
-    try:
-        with blame(job.graph, "the request model"):
-            return request_type.model_validate(job.input)
-    except ValidationError as error:
-        raise explain_errors(error, document, request_type, ("input",)) from None
-    except BadInput as error:
-        raise type(error)(f"{document.where}, input: {error.message}", hint=error.hint) from None

@@ -11,13 +11,28 @@ from grafico.errors import JobError
 from grafico.jobs.document import Document, Place, parse_yaml
 from grafico.jobs.problems import dotted, shortened
 
-__all__ = ["apply_overrides", "parse_override"]
+__all__ = ["apply_overrides", "parse_override", "parse_place", "put"]
 
 _KEY = re.compile(r"(?P<key>[^.\[\]\s=]+)(?P<indices>(\[\d+\])*)")
 
 
+def parse_place(key: str) -> Place | None:
+    """Read a dotted path as people write it, ``input.levels[0].basis``; ``None`` if it is none."""
+    place: list[str | int] = []
+    for part in key.strip().split("."):
+        match = _KEY.fullmatch(part)
+        if match is None:
+            return None
+        name = match["key"]
+        place.append(int(name) if name.isdigit() and place else name)
+        place += [int(index) for index in re.findall(r"\d+", match["indices"])]
+    return tuple(place)
+
+
 def parse_override(text: str) -> tuple[Place, Json]:
     """Read ``input.levels[0].basis=def2-SVP``; the value is YAML.
+
+    What the matrix of a sweep varies has a dotted path for a key: ``matrix.input.level.basis=[def2-svp, def2-tzvp]``.
 
     Raises
     ------
@@ -29,19 +44,16 @@ def parse_override(text: str) -> tuple[Place, Json]:
         raise JobError(
             f"--set {shortened(text)}: expected KEY=VALUE", hint="for example --set input.level.basis=def2-SVP"
         )
-    place: list[str | int] = []
-    for part in key.strip().split("."):
-        match = _KEY.fullmatch(part)
-        if match is None:
-            raise JobError(
-                f"--set {shortened(text)}: '{shortened(key)}' is no key", hint="write keys as input.levels[0].basis"
-            )
-        name = match["key"]
-        place.append(int(name) if name.isdigit() and place else name)
-        place += [int(index) for index in re.findall(r"\d+", match["indices"])]
+    place = parse_place(key)
+    if place is None:
+        raise JobError(
+            f"--set {shortened(text)}: '{shortened(key)}' is no key", hint="write keys as input.levels[0].basis"
+        )
+    if place[0] == "matrix" and len(place) > 1:
+        place = ("matrix", dotted(place[1:]))
     where = f"--set {shortened(key.strip())}"
     try:
-        return tuple(place), parse_yaml(value, where)[0]
+        return place, parse_yaml(value, where)[0]
     except JobError as error:
         if "\n" in value:
             raise
@@ -63,12 +75,24 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
     given = dict(document.overridden)
     for text in overrides:
         place, value = parse_override(text)
-        _put(data, place, value, text)
+        put(data, place, value, f"--set {shortened(text)}")
         given[place] = f"--set {shortened(text)}"
     return replace(document, data=data, overridden=given)
 
 
-def _put(data: Any, place: Place, value: Json, text: str) -> None:
+def put(data: Any, place: Place, value: Json, what: str) -> None:
+    """Put a value into nested mappings and lists; mappings that are missing on the way are made.
+
+    Parameters
+    ----------
+    what
+        Who puts it, for messages.
+
+    Raises
+    ------
+    JobError
+        The way leads through something that is no mapping, or an index that is not there.
+    """
     current = data
     for depth, given in enumerate(place):
         part = str(given) if isinstance(current, dict) else given
@@ -76,16 +100,12 @@ def _put(data: Any, place: Place, value: Json, text: str) -> None:
         last = depth == len(place) - 1
         if isinstance(current, list):
             if not isinstance(part, int) or part >= len(current):
-                raise JobError(
-                    f"--set {shortened(text)}: {before} is a list of {len(current)}", hint="indices start at 0"
-                )
+                raise JobError(f"{what}: {before} is a list of {len(current)}", hint="indices start at 0")
         elif isinstance(current, dict):
             if not last and current.get(part) is None:
                 current[part] = {}
         else:
-            raise JobError(
-                f"--set {shortened(text)}: {before} is {current!r}, not a mapping", hint=f"set {before} itself"
-            )
+            raise JobError(f"{what}: {before} is {current!r}, not a mapping", hint=f"set {before} itself")
         if last:
             current[part] = value
         else:

@@ -14,7 +14,7 @@ from grafico.calculations import Json
 from grafico.errors import JobError
 from grafico.jobs.document import Document, Place
 
-__all__ = ["did_you_mean", "dotted", "explain_errors", "shortened"]
+__all__ = ["did_you_mean", "dotted", "explain_errors", "lines_of", "shortened"]
 
 MAX_PROBLEMS = 12
 
@@ -73,6 +73,17 @@ def explain_errors(error: ValidationError, document: Document, model: type[BaseM
     more = [f"  … and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []
     listed = "\n".join([*(f"  {line}" for line in lines[:MAX_PROBLEMS]), *more])
     return JobError(f"{document.where} has {len(lines)} problems:\n{listed}")
+
+
+def lines_of(message: str, where: str) -> list[str]:
+    """Return the problems in a message that speaks of the document ``where``, each without its name."""
+    told = message.removeprefix(where)
+    if told == message:
+        return [message]
+    heading, _, listed = told.partition(":\n")
+    if re.fullmatch(r" has \d+ problems", heading):
+        return [line.strip() for line in listed.split("\n")]
+    return [told.removeprefix(",").removeprefix(":").strip()]
 
 
 def dotted(place: Place) -> str:

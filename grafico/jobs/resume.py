@@ -15,8 +15,8 @@ from grafico.jobs.catalog import load_graph
 from grafico.jobs.document import Document
 from grafico.jobs.files import resolve_files
 from grafico.jobs.launch import Session, carry_out, find_profile
-from grafico.jobs.load import validate_request
 from grafico.jobs.provenance import Knowledge
+from grafico.jobs.request import validate_request
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, read_tables, settled
 from grafico.jobs.watching import Watcher

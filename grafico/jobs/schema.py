@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from grafico.calculations import Json, Model
+from grafico.control import ModelSettings
 
-__all__ = ["Job", "KnowledgeChoice"]
+__all__ = ["Job", "KnowledgeChoice", "TableChoice"]
 
 
 class KnowledgeChoice(Model):
@@ -26,6 +27,22 @@ class KnowledgeChoice(Model):
         return value
 
 
+class TableChoice(Model):
+    """What is made of a sweep's results beside ``table.csv``."""
+
+    parquet: bool = Field(default=False, description="also write table.parquet (needs pyarrow)")
+    plot: str = Field(
+        default="auto",
+        min_length=1,
+        description="column of the table that is drawn over the matrix; `auto`: the first with numbers; or `off`",
+    )
+
+    @field_validator("plot", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return "off" if value is False else value
+
+
 class Job(Model):
     """A request on disk. ``input`` is validated by the graph's own request model."""
 
@@ -41,6 +58,10 @@ class Job(Model):
     cluster: str = Field(
         default="laptop", min_length=1, description="cluster profile: a name, or a path of a YAML file"
     )
+    router: Literal["rules"] | ModelSettings = Field(
+        default="rules",
+        description="who chooses where several steps may follow: the graph's rules, or a language model before them",
+    )
     knowledge: KnowledgeChoice = Field(default_factory=KnowledgeChoice, description="the knowledge base")
     on_version_change: Literal["reuse", "recompute"] = Field(
         default="reuse", description="what `resume` does with outcomes of other engine versions"
@@ -48,3 +69,28 @@ class Job(Model):
     seed: int | None = Field(
         default=None, ge=0, lt=2**63, description="makes the graph's random numbers the same in every run of this job"
     )
+    matrix: Mapping[str, Json] = Field(
+        default_factory=dict,
+        description="makes the job a sweep: each key is a place of the input (input.level.basis) with a list of its values, "
+        "or a name with a list of mappings that vary together; one member for each combination",
+    )
+    include: tuple[Mapping[str, Json], ...] = Field(
+        default=(), description="further members of a sweep: each a mapping of places of the input, and perhaps a name"
+    )
+    exclude: tuple[Mapping[str, Json], ...] = Field(
+        default=(), description="combinations of the matrix that are left out: each a mapping of its keys to values"
+    )
+    table: TableChoice = Field(default_factory=TableChoice, description="of a sweep's results")
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether it has members instead of one input."""
+        return bool(self.matrix or self.include)
+
+    @model_validator(mode="after")
+    def _only_of_a_sweep(self) -> "Job":
+        if not self.is_sweep:
+            for name in ("exclude", "table"):
+                if name in self.model_fields_set and getattr(self, name):
+                    raise ValueError(f"{name}: only for a sweep; give a matrix, or leave it out")
+        return self

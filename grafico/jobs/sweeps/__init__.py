@@ -1,0 +1,17 @@
+"""Sweeps: many members from one job file, in one run, with one table of results."""
+
+from grafico.jobs.sweeps.load import Sweep, SweepLane, load_sweep
+from grafico.jobs.sweeps.members import MAX_MEMBERS, Member, Shard
+from grafico.jobs.sweeps.roster import Roster, RosterLane, write_roster
+
+__all__ = [
+    "MAX_MEMBERS",
+    "Member",
+    "Roster",
+    "RosterLane",
+    "Shard",
+    "Sweep",
+    "SweepLane",
+    "load_sweep",
+    "write_roster",
+]
