@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,9 +24,10 @@ from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, write_results
 from grafico.jobs.status import Standing, run_status
 from grafico.jobs.stopping import Intake, Stopper
+from grafico.jobs.sweeps import Roster, Shard, sweep_graph, write_roster
 from grafico.jobs.tables import Table
 from grafico.jobs.watching import Watcher, tell_oddities
-from grafico.runs import Run, RunRecorder, RunStatus, read_run
+from grafico.runs import Run, RunPaths, RunRecorder, RunStatus, read_run
 
 __all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
 
@@ -44,16 +44,31 @@ class Prepared:
 
 
 def prepare(
-    path: Path, overrides: Sequence[str] = (), *, name: str | None = None, cluster: str | None = None
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    cluster: str | None = None,
+    shard: Shard | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Prepared:
     """Read and check a job and its cluster profile; creates nothing.
+
+    Parameters
+    ----------
+    path, overrides, name, cluster
+        The job file, and what the command line says otherwise.
+    shard
+        The part of a sweep that is wanted; default all of it.
+    say
+        Told how far the checks of a sweep's members have come.
 
     Raises
     ------
     BadInput
         The job, its files, its input or its profile cannot be used.
     """
-    loaded = load_job(path, overrides, name=name, cluster=cluster)
+    loaded = load_job(path, overrides, shard=shard, say=say, name=name, cluster=cluster)
     beside = None if cluster is not None else path.resolve().parent
     return Prepared(loaded, find_profile(loaded.job.cluster, beside))
 
@@ -82,12 +97,12 @@ def create_run(prepared: Prepared, base: Path, folder: Path | None = None) -> Ru
     RunError
         The folder cannot be written.
     """
-    loaded = prepared.loaded
-    request, originals = freeze_files(loaded.request, "inputs")
-    job: dict[str, Json] = {
-        **loaded.job.model_dump(mode="json"),
-        "input": request.model_dump(mode="json"),
-    }
+    loaded, sweep = prepared.loaded, prepared.loaded.sweep
+    job: dict[str, Json] = loaded.job.model_dump(mode="json")
+    originals: dict[str, Path] = {}
+    if sweep is None:
+        request, originals = freeze_files(loaded.request, "inputs")
+        job["input"] = request.model_dump(mode="json")
     frozen: dict[str, Json] = {
         "job": job,
         "source": str(loaded.path.resolve()),
@@ -95,22 +110,31 @@ def create_run(prepared: Prepared, base: Path, folder: Path | None = None) -> Ru
         # What was not given stays out, so that it reads back by the same rules.
         "profile": {"name": prepared.profile.name, **prepared.profile.model_dump(mode="json", exclude_unset=True)},
     }
-    graph = loaded.graph
-    run = Run.create(
+    graph, name = loaded.graph, loaded.job.name
+    if sweep is not None:
+        graph = sweep_graph(graph, loaded.job)
+        name = f"{name}-{sweep.shard.index}of{sweep.shard.count}" if sweep.shard else name
+
+    def fill(paths: RunPaths) -> None:
+        """Put in what the job names, while the run has no name that anybody could find."""
+        if sweep is not None:
+            frozen["sweep"], files = write_roster(sweep, paths)
+            originals.update(files)
+        try:
+            copy_files(originals, paths.root)
+        except OSError as error:
+            raise JobError(f"a file that the job names cannot be copied into the run: {error}") from error
+
+    return Run.create(
         base,
-        loaded.job.name,
+        name,
         job_source=loaded.source,
         job=frozen,
         graph=graph.id,
         graph_version=graph.version,
         folder=folder,
+        fill=fill,
     )
-    try:
-        copy_files(originals, run.paths.root)
-    except OSError as error:
-        shutil.rmtree(run.paths.root, ignore_errors=True)
-        raise JobError(f"a file that the job names cannot be copied into the run: {error}") from error
-    return run
 
 
 @dataclass(frozen=True)
@@ -131,9 +155,13 @@ class Session:
 def start(prepared: Prepared, run: Run, watcher: Watcher) -> Ended:
     """Carry out a run that :func:`create_run` made."""
     loaded = prepared.loaded
-    request = resolve_files(loaded.graph.request_type.model_validate(run.job["job"]["input"]), run.paths.root)
+    graph, request = loaded.graph, None
+    if loaded.sweep is not None:
+        graph, request = sweep_graph(graph, loaded.job), Roster(run)
+    else:
+        request = resolve_files(graph.request_type.model_validate(run.job["job"]["input"]), run.paths.root)
     knowledge = Knowledge.of(run, loaded.job)
-    return carry_out(Session(run, loaded.job, loaded.graph, request, prepared.profile, knowledge), watcher)
+    return carry_out(Session(run, loaded.job, graph, request, prepared.profile, knowledge), watcher)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from grafico.jobs.provenance import Knowledge
 from grafico.jobs.request import validate_request
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, read_tables, settled
+from grafico.jobs.sweeps import Roster, has_roster, sweep_graph
 from grafico.jobs.watching import Watcher
 from grafico.runs import OutcomeStore, Run, RunRecorder, end_orphans, plan_resume
 
@@ -102,14 +103,20 @@ def _thaw(run: Run, cluster: str | None) -> tuple[Job, Any, Any, Profile]:
     except (KeyError, TypeError, ValidationError) as error:
         raise RunError(f"{run.paths.job_json} is not the job of a run: {error}") from error
     graph = load_graph(job.graph, beside=source.parent)
+    if has_roster(run):
+        graph = sweep_graph(graph, job)
     if graph.version != run.manifest.graph_version:
         raise ReplayMismatch(
             f"the run was made with version {run.manifest.graph_version} of the graph {graph.id}; "
             f"this grafico has version {graph.version}",
             hint="resume it with the grafico that made it, or start a new run from its job.yaml",
         )
-    document = Document(where=str(run.paths.job_json), data=frozen["job"])
-    request = resolve_files(validate_request(job, graph, document), run.paths.root)
+    request: Any
+    if has_roster(run):
+        request = Roster(run)
+    else:
+        document = Document(where=str(run.paths.job_json), data=frozen["job"])
+        request = resolve_files(validate_request(job, graph, document), run.paths.root)
     if cluster is not None:
         return job, graph, request, find_profile(cluster)
     return job, graph, request, Profile.model_validate(frozen["profile"])

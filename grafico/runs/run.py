@@ -5,7 +5,7 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +95,7 @@ class Run:
         graph: str,
         graph_version: str,
         folder: Path | str | None = None,
+        fill: Callable[[RunPaths], None] | None = None,
     ) -> "Run":
         """Create a run folder ``<name>-<time>-<short id>`` under ``base``, whole or not at all.
 
@@ -112,6 +113,8 @@ class Run:
             What it runs.
         folder
             Exactly this folder instead; it must not exist, or be empty.
+        fill
+            Puts further files into the folder before the run can be found; may add to ``job``.
 
         Raises
         ------
@@ -126,6 +129,8 @@ class Run:
             manifest = Manifest(run=root.name, name=name, graph=graph, graph_version=graph_version, created=iso(now))
             try:
                 draft.create()
+                if fill is not None:
+                    fill(draft)
                 write_new(draft.job_yaml, job_source)
                 write_new(draft.job_json, _pretty(job))
                 write_new(draft.manifest, _pretty(manifest.model_dump(mode="json")))

@@ -1,8 +1,9 @@
 """Sweeps: many members from one job file, in one run, with one table of results."""
 
+from grafico.jobs.sweeps.graph import SweepResult, row_file, sweep_graph, sweep_table
 from grafico.jobs.sweeps.load import Sweep, SweepLane, load_sweep
 from grafico.jobs.sweeps.members import MAX_MEMBERS, Member, Shard
-from grafico.jobs.sweeps.roster import Roster, RosterLane, write_roster
+from grafico.jobs.sweeps.roster import Roster, RosterLane, has_roster, write_roster
 
 __all__ = [
     "MAX_MEMBERS",
@@ -12,6 +13,11 @@ __all__ = [
     "Shard",
     "Sweep",
     "SweepLane",
+    "SweepResult",
+    "has_roster",
     "load_sweep",
+    "row_file",
+    "sweep_graph",
+    "sweep_table",
     "write_roster",
 ]

@@ -107,7 +107,9 @@ class _Problems:
     def error(self, where: str, total: int) -> JobError:
         lines = []
         for text, keys in list(self.members.items())[:MAX_PROBLEMS]:
-            names = ", ".join(keys[:MAX_NAMES]) + (f" and {len(keys) - MAX_NAMES} more" if len(keys) > MAX_NAMES else "")
+            names = ", ".join(keys[:MAX_NAMES]) + (
+                f" and {len(keys) - MAX_NAMES} more" if len(keys) > MAX_NAMES else ""
+            )
             lines.append(f"  {text}{f' ({self.hints[text]})' if self.hints[text] else ''}\n    in {names}")
         if len(self.members) > MAX_PROBLEMS:
             lines.append(f"  … and {len(self.members) - MAX_PROBLEMS} other problems")

@@ -83,7 +83,7 @@ class SweepTable:
 
     def shown(self, title: str) -> Table:
         """Return the table for people."""
-        rows = []
+        rows: list[tuple[Json, ...]] = []
         for cells in self.cells():
             if len(rows) == SHOWN:
                 title = f"{title}: the first {SHOWN} of {len(self.rows)} members"
@@ -108,8 +108,8 @@ class SweepTable:
             pyarrow is not installed.
         """
         try:
-            import pyarrow
-            from pyarrow import parquet
+            import pyarrow  # type: ignore[import-not-found, unused-ignore]
+            from pyarrow import parquet  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             raise MissingExtra("pyarrow is not installed", hint='pip install "grafico[parquet]"') from None
         columns = {name: _column([row.get(name) for row in self.rows]) for name in self.columns}
