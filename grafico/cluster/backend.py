@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,33 +15,52 @@ if TYPE_CHECKING:
 
 __all__ = ["open_cluster"]
 
+INSECURE = "the profile %r says `security: none`: whoever can reach the scheduler's port can run code as you"
+
 
 @contextlib.asynccontextmanager
-async def open_cluster(profile: Profile, run_root: Path) -> AsyncIterator["Cluster"]:
-    """Start the workers of a profile for a run; they end with the context, or with this process.
+async def open_cluster(
+    profile: Profile, run_root: Path, *, say: Callable[[str], None] = lambda _: None
+) -> AsyncIterator["Cluster"]:
+    """Start the workers of a profile for a run, or connect to those that are there.
+
+    Workers of this machine end with the context, or with this process. A cluster that was up stays up. Hosts that
+    Slurm gave end with the context; where this process is killed they go on with what they have in hand, and a resume
+    finds them.
 
     Parameters
     ----------
     profile
-        What to start.
+        What to start, or what to connect to.
     run_root
         The run's folder, where outcomes, artifacts and logs go.
+    say
+        Tells people what they should know.
 
     Raises
     ------
     ProfileError
-        This machine lacks what the profile asks for.
+        This machine lacks what the profile asks for; no cluster is up; Slurm refuses.
     GraficoError
         No worker started.
     """
+    if profile.security == "none":
+        say("note: " + INSECURE % profile.name)
+    if profile.kind != "local":
+        from grafico.cluster.remote import remote_cluster
+
+        async with remote_cluster(profile, Path(run_root), say) as cluster:
+            yield cluster
+        return
     specs = lay_out(profile)
     from grafico.cluster.dask_cluster import Watcher, running_cluster
     from grafico.cluster.lanes import Cluster
+    from grafico.cluster.launch import last_words
 
     scratch = Path(tempfile.mkdtemp(prefix="grafico-"))
     try:
-        cluster = Cluster(profile, specs, Path(run_root), scratch)
-        watcher = Watcher(cluster.worker_up, cluster.worker_down)
+        cluster = Cluster(profile, specs, Path(run_root), lambda name: last_words(scratch, name))
+        watcher = Watcher(specs, cluster.worker_up, cluster.worker_down)
         async with running_cluster(
             profile, specs, watcher, scratch, cluster.worker_given_up, source=cluster
         ) as running:

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ import dask
 from distributed import Client, Scheduler, SchedulerPlugin
 from distributed.deploy.spec import SpecCluster
 
+from grafico.cluster.certificates import issue, security, tls_paths
 from grafico.cluster.dashboard import StatusSource, dashboard_link, install, new_token
-from grafico.cluster.launch import LocalWorker
+from grafico.cluster.launch import LocalWorker, Surroundings
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.profile import Profile
 
-__all__ = ["Running", "Watcher", "running_cluster"]
+__all__ = ["CONFIG", "Running", "Watcher", "running_cluster"]
 
 HOST = "127.0.0.1"
 CONFIG = {
@@ -32,21 +33,31 @@ class Watcher(SchedulerPlugin):  # type: ignore[misc]  # distributed has no type
 
     Parameters
     ----------
+    specs
+        The workers that may come.
     up, down
-        Called with a worker's name and address.
+        Called with a worker that has come and its address, and with the name and address of one that has gone.
     """
 
     name = "grafico-watcher"
 
-    def __init__(self, up: Callable[[str, str], None], down: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        specs: Sequence[WorkerSpec],
+        up: Callable[[WorkerSpec, str], None],
+        down: Callable[[str, str], None],
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
         self._up = up
         self._down = down
         self._names: dict[str, str] = {}
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """See a worker come."""
-        self._names[worker] = str(scheduler.workers[worker].name)
-        self._up(self._names[worker], worker)
+        name = str(scheduler.workers[worker].name)
+        if name in self._specs:
+            self._names[worker] = name
+            self._up(self._specs[name], worker)
 
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:  # noqa: ARG002 - Dask's signature
         """See a worker go."""
@@ -57,11 +68,48 @@ class Watcher(SchedulerPlugin):  # type: ignore[misc]  # distributed has no type
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A cluster that runs."""
+    """A cluster that runs beside its controller; a ``Link``."""
 
     client: Any
-    workers: dict[str, LocalWorker]
+    workers: Mapping[str, LocalWorker]
     dashboard_link: str | None
+    standing: bool = False
+
+    @property
+    def connected(self) -> bool:
+        """The scheduler is in this process."""
+        return True
+
+    def future(self, ticket: str) -> Any:
+        """Return the future of a task."""
+        from distributed import Future
+
+        return Future(ticket, self.client)
+
+    async def restored(self) -> Mapping[str, str]:
+        """Return nothing: no other controller ever sent anything."""
+        return {}
+
+    async def why_gone(self, worker: str) -> str:  # noqa: ARG002
+        """No worker goes in order before its controller."""
+        return ""
+
+    def ending(self, worker: str) -> Callable[[], None] | None:
+        """Return how to end the process that a worker has just now, if that one had reported."""
+        keeper = self.workers.get(worker)
+        if keeper is None or keeper.worker.process is None or not keeper.worker.came_up:
+            return None
+        process = keeper.worker.process
+
+        def end() -> None:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+
+        return end
+
+    def nudge(self) -> None:
+        """Nobody has to be told."""
 
 
 @contextlib.asynccontextmanager
@@ -76,17 +124,33 @@ async def running_cluster(
 ) -> AsyncIterator[Running]:
     """Start the scheduler, ask for the workers, connect; stop all of it at the end.
 
-    Workers report by themselves; nobody waits for them here.
+    Workers report by themselves; nobody waits for them here. Everybody on this host can reach the loopback interface,
+    so workers and scheduler show each other certificates there too.
     """
     shown = profile.dashboard != "off"
     port = profile.dashboard if shown else 0
+    tls = None
+    if profile.security == "tls":
+        folder = scratch / "tls"
+        folder.mkdir(mode=0o700)
+        issue(folder)
+        tls = tls_paths(folder)
+    secure = security(tls)
+    around = Surroundings(
+        scratch=scratch,
+        logs=scratch,
+        max_tasks=profile.max_tasks_per_process,
+        grace_s=profile.walltime_grace_s,
+        tls=tls,
+    )
     scheduler = {
         "cls": Scheduler,
         "options": {
             # Workers come over the loopback interface; the client is in this process and needs no socket.
             "host": [HOST, None],
             "port": [0, 0],
-            "protocol": ["tcp", "inproc"],
+            "protocol": ["tls" if tls else "tcp", "inproc"],
+            "security": secure,
             "dashboard": False,  # what is shown is put there below, behind a token
             "dashboard_address": f"{HOST}:{port}",
             "allowed_failures": 0,  # retries are the engine's, which counts and records them
@@ -94,16 +158,7 @@ async def running_cluster(
         },
     }
     workers = {
-        spec.name: {
-            "cls": LocalWorker,
-            "options": {
-                "spec": spec,
-                "scratch": scratch,
-                "max_tasks": profile.max_tasks_per_process,
-                "grace_s": profile.walltime_grace_s,
-                "given_up": given_up,
-            },
-        }
+        spec.name: {"cls": LocalWorker, "options": {"spec": spec, "around": around, "given_up": given_up}}
         for spec in specs
     }
     routes: dict[str, list[str]] = {"distributed.scheduler.http.routes": []}
@@ -114,6 +169,7 @@ async def running_cluster(
             scheduler=scheduler,
             workers=workers,
             asynchronous=True,
+            security=secure,
             silence_logs=logging.CRITICAL,
             name=f"grafico-{profile.name}",
         )
@@ -130,6 +186,7 @@ async def running_cluster(
                 asynchronous=True,
                 set_as_default=False,
                 direct_to_workers=True,
+                security=secure,
                 name="grafico",
             )
             async with client:

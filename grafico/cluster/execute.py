@@ -17,10 +17,12 @@ from pebble import ProcessExpired, ProcessFuture
 
 from grafico.calculations import CalculationTask, Failure, FailureKind
 from grafico.cluster import child
+from grafico.cluster.affinity import Cpus, bind, own_cpus
 from grafico.cluster.hardware import blas_kernel
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.leases import lease_folder
 from grafico.cluster.order import LeaseOrder, Order, Reply
+from grafico.cluster.origin import Origin
 from grafico.cluster.orphans import Guardian, ProcessRow, family, process_table
 from grafico.cluster.placement import demand, taken, threads_for
 from grafico.cluster.processes import STARTS, Processes, ProcessKind, WarmProcess
@@ -77,14 +79,28 @@ class Service:
         Folder for what calculations write while they run.
     controller
         Process id of the controller.
+    origin
+        Where the worker came from, for the records.
     """
 
-    def __init__(self, spec: WorkerSpec, *, max_tasks: int, grace_s: float, scratch: Path, controller: int) -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        *,
+        max_tasks: int,
+        grace_s: float,
+        scratch: Path,
+        controller: int,
+        origin: Origin = Origin(),  # noqa: B008 - an immutable tuple
+    ) -> None:
         self.spec = spec
+        self.origin = origin
         self._grace_s = grace_s
         self._scratch = scratch
         self._guardian = Guardian(scratch, controller)
         self._processes = Processes(spec.places, max_tasks, self._variables, self._guardian)
+        own = (spec.cpu_set or own_cpus()) if spec.pin_cpus else ()
+        self._cpus = Cpus(own, lease_folder()) if own else None
         self._running: dict[str, Running] = {}
         self._lock = threading.Lock()
         self._table: tuple[float, dict[int, ProcessRow]] = (0.0, {})
@@ -137,10 +153,10 @@ class Service:
         part = taken(demand(resources, [spec]), spec) or {}
         whole = spec.is_gpu and resources.gpu == "exclusive"
         threads = threads_for(resources.cpus, spec)
-        if whole:
-            self._processes.retire_idle()
         kind = ProcessKind(task.family, threads, spec.device or spec.gpu or "cpu")
         warm = self._processes.take(kind, resources.memory_mib)
+        if whole:
+            self._processes.retire_idle()
         running.warm = warm
         scratch = self._scratch / f"process-{warm.pid}"
         order = Order(
@@ -157,14 +173,20 @@ class Service:
         begun = time.monotonic()
         started = None
         status = "crash"
+        cpus = None
         try:
             slot = self._lease(running, warm, part) if spec.is_gpu else ""
+            if self._cpus is not None:
+                cpus = self._cpus.take(threads, warm.cpus)
+                warm.cpus = cpus.cpus
+                bind(warm.pid, cpus.cpus)
             log = self._logs.setdefault(str(paths.root), StartLog(paths))
             process = ProcessId(host_name(), warm.pid, warm.start)
             begun = time.monotonic()
             started = log.start(
                 task.key, task.attempt,
                 lane=task.lane, label=task.label, worker=spec.name, gpu=spec.gpu, slot=slot, process=process,
+                cluster=self.origin.cluster, slurm_job=self.origin.slurm_job,
             )  # fmt: skip
             future = warm.schedule(child.perform, order.model_dump_json())
             text: str = self._wait(running, warm, future, resources.walltime_s + self._grace_s, resources.memory_mib)
@@ -190,6 +212,8 @@ class Service:
             if healthy and spec.is_gpu:
                 # Only now, so that by the records no other run's calculation overlaps with this one on its slot.
                 warm.schedule(child.release)
+            if self._cpus is not None and cpus is not None:
+                self._cpus.give(cpus)
             self._processes.give(warm, healthy=healthy)
             if not healthy:
                 shutil.rmtree(scratch, ignore_errors=True)

@@ -33,6 +33,10 @@ class Started:
     slot: str
     started: float
     """Seconds since the epoch."""
+    cluster: str = ""
+    """Id of the standing cluster that ran it; empty for workers that end with their controller."""
+    slurm_job: str = ""
+    """Slurm job that held the worker."""
     ended: float | None = None
     status: str = ""
     """``success``, a failure's kind, or empty while (or because) no end was written."""
@@ -60,6 +64,8 @@ class StartLog:
         gpu: str = "",
         slot: str = "",
         process: ProcessId | None = None,
+        cluster: str = "",
+        slurm_job: str = "",
     ) -> Started:
         """Record that a calculation starts now, before it does.
 
@@ -71,6 +77,8 @@ class StartLog:
             Where it was placed.
         process
             The process that runs it; default the caller.
+        cluster, slurm_job
+            The standing cluster and the Slurm job that the worker belongs to, if any.
 
         Raises
         ------
@@ -88,7 +96,10 @@ class StartLog:
             gpu=gpu,
             slot=slot,
             started=time.time(),
+            cluster=cluster,
+            slurm_job=slurm_job,
         )
+        where = {"cluster": cluster, "slurm_job": slurm_job}
         self._append(
             {
                 "start": started.id,
@@ -103,6 +114,7 @@ class StartLog:
                 "gpu": gpu,
                 "slot": slot,
                 "time": started.started,
+                **{name: value for name, value in where.items() if value},
             }
         )
         return started
@@ -165,12 +177,16 @@ def read_starts(paths: RunPaths) -> list[Started]:
     return sorted(found, key=lambda s: (s.started, s.id))
 
 
-def orphans(paths: RunPaths) -> list[Started]:
-    """Return the calculations that were started, not ended, and whose process is still alive on this host."""
-    return [s for s in read_starts(paths) if s.ended is None and s.process.alive()]
+def orphans(paths: RunPaths, spared: str = "") -> list[Started]:
+    """Return the calculations that were started, not ended, and whose process is still alive on this host.
+
+    Those of the standing cluster ``spared`` are none: whoever connects to it finds them again.
+    """
+    left = [s for s in read_starts(paths) if s.ended is None and s.process.alive()]
+    return [s for s in left if not s.cluster or s.cluster != spared]
 
 
-async def end_orphans(paths: RunPaths, *, patience: float = 0.0, grace: float = 2.0) -> list[Started]:
+async def end_orphans(paths: RunPaths, *, patience: float = 0.0, grace: float = 2.0, spared: str = "") -> list[Started]:
     """Wait for calculations that an earlier controller left running on this host, then end them.
 
     Parameters
@@ -181,25 +197,27 @@ async def end_orphans(paths: RunPaths, *, patience: float = 0.0, grace: float = 
         Seconds to let them finish by themselves.
     grace
         Seconds between asking (SIGTERM) and ending (SIGKILL).
+    spared
+        Id of the standing cluster whose calculations go on.
 
     Returns
     -------
     list of Started
         Those that were ended. Those that finished in time committed their outcome.
     """
-    left = await _settle(paths, patience)
+    left = await _settle(paths, patience, spared)
     ended = left
     for number in (signal.SIGTERM, signal.SIGKILL):
         for started in left:
             _signal(started.process, number)
-        left = await _settle(paths, grace)
+        left = await _settle(paths, grace, spared)
     return ended
 
 
-async def _settle(paths: RunPaths, seconds: float) -> list[Started]:
+async def _settle(paths: RunPaths, seconds: float, spared: str) -> list[Started]:
     deadline = time.monotonic() + seconds
     # A process that is no child of ours can only be polled.
-    while (left := await asyncio.to_thread(orphans, paths)) and time.monotonic() < deadline:  # noqa: ASYNC110
+    while (left := await asyncio.to_thread(orphans, paths, spared)) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(min(0.05, max(0.0, deadline - time.monotonic())))
     return left
 
@@ -241,6 +259,8 @@ def _started(entry: dict[str, Any], end: dict[str, Any] | None) -> Started:
         gpu=entry["gpu"],
         slot=entry["slot"],
         started=entry["time"],
+        cluster=entry.get("cluster", ""),
+        slurm_job=entry.get("slurm_job", ""),
         ended=end["time"] if end else None,
         status=end["status"] if end else "",
     )
