@@ -47,6 +47,7 @@ ENDED = frozenset(
         "COMPLETED",
         "DEADLINE",
         "FAILED",
+        "GONE",
         "NODE_FAIL",
         "OUT_OF_MEMORY",
         "PREEMPTED",
@@ -54,11 +55,11 @@ ENDED = frozenset(
         "TIMEOUT",
     }
 )
-"""States that a job does not leave any more."""
+"""States that a job does not leave any more; GONE, which is ours, is a job that Slurm has forgotten."""
 
 HOPELESS = re.compile(
-    r"BadConstraints|PartitionTimeLimit|PartitionNodeLimit|InvalidAccount|InvalidQOS|DependencyNeverSatisfied"
-    r"|ReservationDeleted|JobHeld(Admin|User)|launch_failed_requeued_held|\w+Per(Job|Node)(Limit)?$|\w+WallDurationPerJob\w*"
+    r"BadConstraints|PartitionTimeLimit|InvalidAccount|InvalidQOS|DependencyNeverSatisfied"
+    r"|ReservationDeleted|\w+Per(Job|Node)(Limit)?$|\w+WallDurationPerJob\w*"
 )
 """Reasons for which a queued job waits for ever, unless somebody changes it or the site's rules (squeue's manual)."""
 
