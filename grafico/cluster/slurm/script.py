@@ -130,6 +130,7 @@ def allocation_script(profile: Profile, command: Sequence[str], *, name: str, lo
         *_of_site(settings),
         f"--nodes={nodes}",
         "--ntasks-per-node=1",
+        "--no-kill",  # a node that dies takes its own hosts with it, not the others
     ]
     if "auto" in cpus:
         lines.append("--exclusive")

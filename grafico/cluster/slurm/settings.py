@@ -42,6 +42,7 @@ OPTIONS = (
     "--gpus-per-node",
     "--gpus-per-task",
     "--exclusive",
+    "--no-kill",
     "--requeue",
     "--no-requeue",
     "--signal",
