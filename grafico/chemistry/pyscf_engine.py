@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from grafico.atoms import ConceptualAtoms
 from grafico.atoms.optional import require
 from grafico.calculations import CalculationError, FailureKind, WorkContext
+from grafico.calculations.gpu_memory import bound_gpu_memory, usable_cupy
 from grafico.chemistry.level import dielectric_constant, resolve_method, resolve_solvent
 from grafico.chemistry.request import Level
 from grafico.chemistry.wavefunction import guess_density
@@ -57,6 +58,8 @@ def build_engine(atoms: ConceptualAtoms, level: Level, ctx: WorkContext) -> Engi
     except (BadInput, KeyError, ValueError, RuntimeError) as error:
         raise CalculationError(FailureKind.BAD_INPUT, f"PySCF cannot set up {level.label}: {error}") from error
     on_gpu = ctx.device == "gpu" and _gpu_is_real(ctx)
+    if ctx.device == "gpu" and not on_gpu:
+        sys.stdout.write("this slot's GPU is simulated, or cupy or gpu4pyscf cannot use it: computed on CPUs\n")
     if on_gpu:
         mean_field = mean_field.to_gpu()
     if ctx.settings.get("newton"):
@@ -153,17 +156,16 @@ def _attach_solvent(mean_field: Any, level: Level) -> Any:
 
 def _gpu_is_real(ctx: WorkContext) -> bool:
     """Whether this process can reach a GPU; a simulated one runs on the CPU."""
+    cupy = usable_cupy()
+    if cupy is None:
+        return False
     try:
-        cupy = require("cupy", extra="gpu12")
-        if not cupy.cuda.is_available():
-            return False
         gpu4pyscf = require("gpu4pyscf", extra="gpu12")
     except BadInput:
         return False
     ctx.used(gpu4pyscf=gpu4pyscf.__version__, cupy=cupy.__version__)
-    if ctx.gpu_memory_mib:
-        cupy.get_default_memory_pool().set_limit(size=ctx.gpu_memory_mib * 2**20)
-    return True
+    # It sets limits of its own when it is imported, which may have been just now.
+    return bound_gpu_memory(ctx.gpu_memory_mib)
 
 
 def run_scf(engine: Engine, ctx: WorkContext) -> Any:

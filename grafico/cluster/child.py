@@ -7,8 +7,6 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
-import importlib
-import importlib.util
 import os
 import resource
 import shutil
@@ -17,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ from grafico.calculations import (
     contents_of,
     load_calculation,
 )
+from grafico.calculations.gpu_memory import bound_gpu_memory, free_gpu_memory, is_out_of_memory, usable_cupy
 from grafico.cluster.leases import Lease
 from grafico.cluster.order import LeaseOrder, Order, Reply
 from grafico.cluster.orphans import die_with_parent, resident_mib
@@ -50,6 +49,9 @@ TRACEBACK_LINES = 12
 
 SHRINK_MIB = 500
 """Above this, a process looks for memory that it can give back."""
+
+GPU_LIBRARIES = frozenset({"cupy", "torch"})
+"""Of which a calculation that used one has said so (``ctx.used``)."""
 
 _lease: Lease | None = None
 
@@ -113,7 +115,8 @@ def perform(order_json: str) -> str:
     except OSError as error:
         reply = Reply(key=task.key, failure=failure(task, FailureKind.ENGINE_ERROR, f"the lane's log: {error}"))
     finally:
-        free_gpu_memory(order)
+        if order.device == "gpu":
+            free_gpu_memory()
         empty(order.scratch)
         shrink()
     seconds = time.monotonic() - begun
@@ -135,7 +138,8 @@ def calculate(order: Order, paths: RunPaths) -> Reply:
         value = calculation.input_type.model_validate(task.input)
     except ValidationError as error:
         raise CalculationError(FailureKind.BAD_INPUT, f"input of {task.name}: {_first(error)}") from error
-    limit_gpu_memory(order)
+    if order.device == "gpu":
+        bound_gpu_memory(order.gpu_memory_mib, preload=order.preload)
     ctx = WorkContext(
         artifacts=ArtifactStore(paths),
         scratch=scratch,
@@ -160,7 +164,7 @@ def calculate(order: Order, paths: RunPaths) -> Reply:
         key=task.key,
         provenance=Provenance(
             versions=ctx.versions,
-            device=device_name(order),
+            device=device_name(order, ctx.versions),
             threads=order.threads,
             settings=task.settings,
             host=socket.gethostname(),
@@ -183,10 +187,9 @@ def explain(error: BaseException, task: CalculationTask) -> Failure:
     """Return the failure that an exception means."""
     if isinstance(error, CalculationError):
         return failure(task, error.kind, error.message, error.details)
-    if isinstance(error, MemoryError):
-        return failure(task, FailureKind.OUT_OF_MEMORY, f"{task.name} ran out of memory: {error or 'MemoryError'}")
-    if type(error).__name__ == "OutOfMemoryError":  # CuPy's and PyTorch's, which need not be installed here
-        return failure(task, FailureKind.OUT_OF_MEMORY, f"{task.name} ran out of GPU memory: {error}")
+    if is_out_of_memory(error):
+        said = str(error) or type(error).__name__
+        return failure(task, FailureKind.OUT_OF_MEMORY, f"{task.name} ran out of memory: {said}")
     if isinstance(error, MissingExtra):
         return failure(task, FailureKind.ENGINE_ERROR, _with_hint(error))
     if isinstance(error, BadInput):
@@ -256,55 +259,14 @@ def flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def limit_gpu_memory(order: Order) -> None:
-    """Bound CuPy's pool to this slot's share of the card.
-
-    gpu4pyscf sets the pool to 90 % of the card when it is imported, so it is imported first.
-    """
-    if order.device != "gpu":
-        return
-    for name in order.preload:
-        if name in sys.modules or importlib.util.find_spec(name) is None:
-            continue
-        with contextlib.suppress(ImportError, OSError):
-            importlib.import_module(name)
-    cupy = usable_cupy()
-    if cupy is not None and order.gpu_memory_mib > 0:
-        cupy.get_default_memory_pool().set_limit(size=order.gpu_memory_mib * 2**20)
-
-
-def free_gpu_memory(order: Order) -> None:
-    """Give what the pools hold back to the card, for the neighbours."""
-    if order.device != "gpu":
-        return
-    cupy = usable_cupy() if "cupy" in sys.modules else None
-    if cupy is not None:
-        gc.collect()
-        with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
-            cupy.get_default_memory_pool().free_all_blocks()
-            cupy.get_default_pinned_memory_pool().free_all_blocks()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
-
-
-def usable_cupy() -> Any | None:
-    """Return CuPy if it is installed and sees a GPU."""
-    if importlib.util.find_spec("cupy") is None:
-        return None
-    try:
-        cupy = importlib.import_module("cupy")
-        return cupy if cupy.cuda.is_available() else None
-    except (ImportError, OSError):
-        return None
-
-
-def device_name(order: Order) -> str:
-    """Return what the outcome says it ran on."""
+def device_name(order: Order, versions: Mapping[str, str]) -> str:
+    """Return what the outcome says it ran on; on a GPU's slot too, an engine that cannot use it runs on the CPU."""
     simulated = os.environ.get("GRAFICO_SIMULATED_GPU")
     if simulated:
         return f"cpu ({simulated})"
-    cupy = usable_cupy() if order.device == "gpu" and "cupy" in sys.modules else None
+    if order.device != "gpu" or not GPU_LIBRARIES & set(versions):
+        return "cpu"
+    cupy = usable_cupy() if "cupy" in sys.modules else None
     if cupy is None:
         return order.device
     return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())

@@ -92,6 +92,8 @@ class WarmProcess:
     done: int = 0
     since: float = field(default_factory=time.monotonic)
     """When it was last given back."""
+    cpus: tuple[int, ...] = ()
+    """CPUs that it was last bound to."""
 
     def schedule(self, function: Callable[..., Any], *args: Any) -> ProcessFuture[Any]:
         """Have it call a function of :mod:`grafico.cluster.child`."""
