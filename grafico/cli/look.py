@@ -18,23 +18,28 @@ Lane = Annotated[
     str | None, typer.Argument(metavar="[LANE]", help="A lane: its path, the end of it, or a member's key.")
 ]
 LOOK_S = 0.5
+QUEUE_LOOK_S = 10.0
+"""Seconds between looks into Slurm's queue, which costs its controller something."""
 
 
 def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
     """List runs, oldest first."""
     from grafico.errors import GraficoError
+    from grafico.jobs.queue import Standing, standings, words
     from grafico.jobs.report import brief, state_of
     from grafico.runs import RunPaths, RunStatus, find_runs, read_run
     from grafico.runs.run import read_manifest
 
     rows: list[dict[str, Any]] = []
-    for path in find_runs(runs_dir):
+    found = find_runs(runs_dir)
+    slurm = standings(found)
+    for path in found:
         paths = RunPaths(path)
         try:
             manifest = read_manifest(paths)
             # A manifest tells all of a run that was closed; only the journal knows how another one stands.
             is_open = paths.controller.exists() or manifest.status is RunStatus.RUNNING
-            rows.append(brief(paths, manifest, read_run(path) if is_open else None))
+            rows.append(brief(paths, manifest, read_run(path) if is_open else None, slurm.get(path)))
         except GraficoError as error:
             rows.append({"run": path.name, "path": str(path), "status": "unreadable", "error": error.message})
     if as_json:
@@ -49,9 +54,11 @@ def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) ->
         lanes = f"{counts.get('lanes_done', 0)}/{counts['lanes']}" if counts.get("lanes") else ""
         failed = f"{counts['lanes_failed']} failed" if counts.get("lanes_failed") else ""
         status = row["status"]
-        words = state_of(RunStatus(status)) if status in set(RunStatus) else f"{status}: {row.get('error', '')}"
+        said = state_of(RunStatus(status)) if status in set(RunStatus) else f"{status}: {row.get('error', '')}"
+        if row.get("slurm"):
+            said += f"; {words(Standing(**row['slurm']), begun=status != RunStatus.CREATED)}"
         created = str(row.get("created", ""))[:19].replace("T", " ")
-        cells.append((row["run"], words, f"{lanes} {failed}".strip(), row.get("graph", ""), created))
+        cells.append((row["run"], said, f"{lanes} {failed}".strip(), row.get("graph", ""), created))
     console = out()
     columns = ("run", "status", "lanes", "graph", "created, UTC")
     show_table(console, "", columns, cells, expendable=("created, UTC", "graph"))
@@ -60,19 +67,21 @@ def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) ->
 def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
     """Show how a run stands: its results, what failed, and where to look."""
     from grafico.jobs.find import find
+    from grafico.jobs.queue import standings
     from grafico.jobs.report import full, outlook
     from grafico.jobs.settle import read_tables
     from grafico.runs import read_run
 
     path = find(run_name, runs_dir)
     view = read_run(path)
+    slurm = standings([path]).get(path)
     if as_json:
-        print_json(full(view))
+        print_json(full(view, slurm))
         return
     console = out()
     print_tables(read_tables(view.paths), console)
     manifest = view.manifest
-    lines = outlook(view, shown=path)
+    lines = outlook(view, shown=path, slurm=slurm)
     lines.append(f"graph: {manifest.graph} {manifest.graph_version}, path: {' → '.join(view.nodes) or 'not begun'}")
     if view.holder:
         lines.append(f"controller: {view.holder}")
@@ -82,7 +91,10 @@ def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFl
 
 
 def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
-    """Watch a run that another process carries out, until it ends; the exit code is the run's."""
+    """Watch a run that another process carries out, until it ends; the exit code is the run's.
+
+    One that Slurm has in its queue is waited for.
+    """
     from grafico.jobs.find import find
     from grafico.jobs.report import full, outlook
     from grafico.jobs.settle import exit_code
@@ -92,17 +104,43 @@ def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonF
     path = find(run_name, runs_dir)
     watcher = RunWatcher(path)
     view = watcher.poll()
-    going = {RunStatus.RUNNING}
-    if view.status in going and not as_json:
-        _watch(watcher, view)
-    while view.status in going:
-        time.sleep(LOOK_S)
-        view = watcher.poll()
+    said = ""
+    while True:
+        while view.status is RunStatus.RUNNING:
+            if not as_json:
+                _watch(watcher, view)
+            time.sleep(LOOK_S)
+            view = watcher.poll()
+        waits = _in_queue(view)
+        if not waits:
+            break
+        if waits != said and not as_json:
+            out(stderr=True).print(waits)
+        said = waits
+        deadline = time.monotonic() + QUEUE_LOOK_S
+        while time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+            view = watcher.poll()
+            if view.status is RunStatus.RUNNING:
+                break
     if as_json:
         print_json(full(view))
     else:
         print_lines(out(), outlook(view, shown=path))
     raise typer.Exit(exit_code(view.status))
+
+
+def _in_queue(view: "RunView") -> str:
+    """Return in words that Slurm will begin with a run, or go on with it; empty where it will not, or nobody knows."""
+    from grafico.jobs.queue import standings, words
+    from grafico.runs import RunStatus
+
+    if view.status not in {RunStatus.CREATED, RunStatus.INTERRUPTED}:
+        return ""
+    slurm = standings([view.paths.root]).get(view.paths.root)
+    if slurm is None or slurm.over or slurm.problem:
+        return ""
+    return words(slurm, begun=view.status is not RunStatus.CREATED)
 
 
 def _watch(watcher: Any, view: "RunView") -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from grafico.cli import bench, doctor, graphs, kb, look, run
+from grafico.cli import bench, doctor, graphs, kb, look, run, submit
 from grafico.cli.output import Commands, close_pipe
 
 __all__ = ["app", "main"]
@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 
 app.command("run")(run.run)
+app.command("submit")(submit.submit)
 app.command("resume")(run.resume)
 app.command("cancel")(run.cancel)
 app.command("list")(look.list_runs)

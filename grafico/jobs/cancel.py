@@ -7,6 +7,7 @@ from pathlib import Path
 
 from grafico.calculations import Json
 from grafico.errors import RunError
+from grafico.jobs.queue import standings, take_out
 from grafico.jobs.stopping import cancel_marker
 from grafico.runs import Run, RunStatus, read_run
 from grafico.runs.lock import Holder, read_holder
@@ -19,7 +20,8 @@ LOOK_S = 0.1
 def cancel(path: Path, wait_s: float) -> dict[str, Json]:
     """Stop a run.
 
-    The controller on this host is sent SIGTERM; one on another host finds a marker in the run's folder.
+    The controller on this host is sent SIGTERM; one on another host finds a marker in the run's folder. A Slurm job that
+    has not begun with the run, or not gone on with it yet, is taken out of the queue.
 
     Parameters
     ----------
@@ -35,10 +37,12 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
     Raises
     ------
     RunError
-        The marker cannot be written.
+        The marker cannot be written, or Slurm does not cancel the job.
     """
     run = Run.open(path)
     holder = read_holder(run.paths)
+    if (taken := _out_of_the_queue(run, holder)) is not None:
+        return taken
     if holder is None or holder.process.alive() is False:
         status = str(run.manifest.status)
         if run.manifest.status is RunStatus.RUNNING:
@@ -60,6 +64,21 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
             return {"run": run.name, "stopped": True, "message": f"{run.name} {words}"}
         time.sleep(LOOK_S)
     return {"run": run.name, "stopped": False, "message": f"{holder} was asked to stop {run.name}, and has not yet"}
+
+
+def _out_of_the_queue(run: Run, holder: Holder | None) -> dict[str, Json] | None:
+    """Cancel the Slurm job that would begin or go on with a run; ``None`` where there is none, or it runs."""
+    slurm = standings([run.paths.root]).get(run.paths.root)
+    # A job that runs has a controller to be asked, but for the moments before that has taken the run.
+    if slurm is None or slurm.over or not (slurm.waits or holder is None):
+        return None
+    take_out(slurm.job)
+    what = f"Slurm job {slurm.job} was cancelled"
+    if run.manifest.status is RunStatus.CREATED:
+        message = f"{what} before it began with {run.name}; `grafico resume {run.name}` runs it from here"
+    else:
+        message = f"{what} before it went on with {run.name}; `grafico resume {run.name}` goes on with it"
+    return {"run": run.name, "stopped": True, "message": message}
 
 
 def _signal(holder: Holder) -> None:

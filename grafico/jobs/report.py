@@ -5,6 +5,7 @@ from pathlib import Path
 
 from grafico.calculations import Json
 from grafico.jobs.link import link_of
+from grafico.jobs.queue import Standing, words
 from grafico.jobs.settle import exit_code, read_tables
 from grafico.runs import RunPaths, RunStatus, RunView
 from grafico.runs.run import Manifest
@@ -29,8 +30,10 @@ def state_of(status: RunStatus) -> str:
     return WORDS[status]
 
 
-def brief(paths: RunPaths, manifest: Manifest, view: RunView | None = None) -> dict[str, Json]:
-    """Return the line of a run in a list."""
+def brief(
+    paths: RunPaths, manifest: Manifest, view: RunView | None = None, slurm: Standing | None = None
+) -> dict[str, Json]:
+    """Return the line of a run in a list; ``slurm`` is how the job stands as which it was submitted."""
     status = view.status if view else manifest.status
     return {
         "run": paths.name,
@@ -43,15 +46,16 @@ def brief(paths: RunPaths, manifest: Manifest, view: RunView | None = None) -> d
         "started": manifest.started,
         "finished": manifest.finished,
         "counts": view.counts.flat() if view else dict(manifest.counts),
+        "slurm": slurm.model_dump(mode="json") if slurm else None,
     }
 
 
-def full(view: RunView) -> dict[str, Json]:
+def full(view: RunView, slurm: Standing | None = None) -> dict[str, Json]:
     """Return everything about a run that a program may want."""
     manifest = view.manifest
     failed = [lane for lane in view.lanes.values() if lane.state == "failure"]
     return {
-        **brief(view.paths, manifest, view),
+        **brief(view.paths, manifest, view, slurm),
         "graph_version": manifest.graph_version,
         "grafico": manifest.grafico,
         "host": manifest.host,
@@ -82,11 +86,15 @@ def result_files(paths: RunPaths) -> list[str]:
     return sorted(str(path.relative_to(paths.results)) for path in paths.results.rglob("*") if path.is_file())
 
 
-def outlook(view: RunView, *, seconds: float | None = None, shown: Path | None = None) -> list[str]:
+def outlook(
+    view: RunView, *, seconds: float | None = None, shown: Path | None = None, slurm: Standing | None = None
+) -> list[str]:
     """Return how a run stands, what failed and where to look next, line by line."""
     counts = view.counts
     took = f" in {seconds:.1f} s" if seconds is not None else ""
     lines = [f"{view.name}: {state_of(view.status)}{took}"]
+    if slurm is not None:
+        lines.append(f"Slurm: {words(slurm, begun=view.status is not RunStatus.CREATED)}")
     lanes = {
         "waiting": counts.lanes_pending,
         "running" if view.status is RunStatus.RUNNING else "begun": counts.lanes_running,
@@ -122,7 +130,7 @@ def outlook(view: RunView, *, seconds: float | None = None, shown: Path | None =
     folder = shown or view.paths.root
     if files:
         lines.append(f"results: {folder / 'results'}: {', '.join(files[:12])}{' …' if len(files) > 12 else ''}")
-    lines += _next(view, failed[0].member if failed else None)
+    lines += _next(view, failed[0].member if failed else None, slurm)
     return lines
 
 
@@ -130,12 +138,14 @@ def _counted(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)
 
 
-def _next(view: RunView, failed: str | None) -> list[str]:
+def _next(view: RunView, failed: str | None, slurm: Standing | None) -> list[str]:
     name = view.name
     lines = []
     if failed:
         lines.append(f"why: grafico explain {name} {failed}   output: grafico logs {name} {failed}")
-    if view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED}:
+    if view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED} and slurm is not None and not slurm.over:
+        lines.append(f"its output: {view.paths.batch_log}   stop it: grafico cancel {name}")
+    elif view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED}:
         lines.append(f"go on: grafico resume {name}")
     elif view.status in {RunStatus.FAILED, RunStatus.FINISHED_WITH_FAILED_LANES}:
         lines.append(f"try what failed again: grafico resume {name}")

@@ -94,6 +94,21 @@ class RunPaths:
         return self.root / "dashboard.txt"
 
     @property
+    def submission(self) -> Path:
+        """As which Slurm job it was submitted; missing where it was started by hand."""
+        return self.root / "slurm.json"
+
+    @property
+    def batch_script(self) -> Path:
+        """The script that was submitted."""
+        return self.root / "submit.sh"
+
+    @property
+    def batch_log(self) -> Path:
+        """What that script and its controller printed."""
+        return self.root / "slurm.out"
+
+    @property
     def journal(self) -> Path:
         """Folder of the journal's segments."""
         return self.root / "journal"
