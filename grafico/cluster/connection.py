@@ -85,12 +85,7 @@ class Connection(Model):
     def to_json(self) -> str:
         """Return it as it stands in ``cluster.json``: of the profile, only what was given."""
         data = self.model_dump(mode="json", exclude={"profile"})
-        return json.dumps(data | {"profile": profile_data(self.profile)}, indent=2) + "\n"
-
-
-def profile_data(profile: Profile) -> dict[str, object]:
-    """Return a profile so that it reads back by the same rules: what was not given stays out."""
-    return {"name": profile.name, **profile.model_dump(mode="json", exclude_unset=True)}
+        return json.dumps(data | {"profile": self.profile.to_json()}, indent=2) + "\n"
 
 
 class ClusterFolder:

@@ -65,8 +65,9 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         self._gone: dict[str, tuple[str, float]] = {}
         self._ending: dict[str, str] = {}
         self._given_up: dict[str, str] = {}
+        self._pool_of: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        self._busy_at: dict[str, float] = {}
+        self._busy_at: dict[tuple[str, str], float] = {}
         self._left_at = time.monotonic()
         self.pools: tuple[PoolStatus, ...] = ()
         """How the fleet says that its pools stand; the server keeps it fresh."""
@@ -153,12 +154,13 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
 
     # -- what hosts call -------------------------------------------------------------------------------------------
 
-    async def host(self, label: str, workers: Sequence[str], given_up: Mapping[str, str]) -> dict[str, Json]:  # noqa: ARG002
-        """Hear from a host; tell it which of its workers are known here, and whether all is over."""
+    async def host(self, label: str, workers: Mapping[str, str], given_up: Mapping[str, str]) -> dict[str, Json]:  # noqa: ARG002
+        """Hear from a host of its workers and their pools, and of those that do not start (with their last words)."""
         for name, words in given_up.items():
             if name not in self._given_up:
                 self.news.set()
             self._given_up[name] = words
+            self._pool_of[name] = workers[name]
         return {"known": [name for name in workers if name in self._scheduler.aliases], "stopping": self.stopping}
 
     async def ending(self, workers: Sequence[str], reason: str) -> None:
@@ -204,6 +206,10 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
             self._left_at = time.monotonic()
         return time.monotonic() - self._left_at
 
+    def given_up_by_pool(self) -> dict[str, str]:
+        """Return by pool what the log of a worker says that does not start."""
+        return {self._pool_of[name]: f"{name} does not start: {words}" for name, words in self._given_up.items()}
+
     def pending(self) -> dict[str, list[Pending]]:
         """Return what waits, of all controllers together, at each pool that could run it."""
         sums: dict[Demand, tuple[int, float]] = {}
@@ -227,8 +233,8 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         found = []
         for (label, pool), states in groups.items():
             busy = sum(len(state.processing) for state in states)
-            if busy or label not in self._busy_at:
-                self._busy_at[label] = now
+            if busy or (label, pool) not in self._busy_at:
+                self._busy_at[label, pool] = now
             ends = [about["ends_at"] for state in states if (about := _about(state)) and about["ends_at"] is not None]
             found.append(
                 HostView(
@@ -236,11 +242,11 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
                     pool=pool,
                     workers=tuple(sorted(str(state.name) for state in states)),
                     busy=busy,
-                    idle_s=now - self._busy_at[label],
+                    idle_s=now - self._busy_at[label, pool],
                     ends_at=min(ends, default=None),
                 )
             )
-        self._busy_at = {view.label: self._busy_at[view.label] for view in found}
+        self._busy_at = {key: self._busy_at[key] for key in groups}
         return found
 
     # -- its own ---------------------------------------------------------------------------------------------------
