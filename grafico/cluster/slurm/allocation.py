@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,19 +158,17 @@ class AllocationFleet:
         while True:
             place.came_up = False
             async with self._room:
-                began = time.monotonic()
                 place.process = await self._spawn(place)
             code = await place.process.wait()
             place.process, place.here = None, False
             if self._closing:
                 return
-            if code == 0 and not place.came_up and time.monotonic() - began < LONGEST_WAIT_S:
-                place.over = True  # there is nothing for this pool on this node, says the host
-                return
             place.failed = 0 if place.came_up else place.failed + 1
-            place.problem = f"host {place.node} of pool {place.pool} has ended ({self._last_words(place)})"
-            if place.failed >= TOO_MANY:
-                place.over = True
+            # In order, a host ends if there is nothing for its pool on the node, or with the cluster or the allocation.
+            place.over = code == 0 or place.failed >= TOO_MANY
+            if code != 0 or place.came_up:
+                place.problem = f"host {place.node} of pool {place.pool} has ended ({self._last_words(place)})"
+            if place.over:
                 return
             await asyncio.sleep(min(LONGEST_WAIT_S, 0.5 * 2**place.failed))
 
