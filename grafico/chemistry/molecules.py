@@ -72,14 +72,14 @@ def from_knowledge_base(iri: str) -> ConceptualAtoms:
         The user's knowledge base has nothing of this IRI that has a geometry.
     """
     from grafico.chemistry.identity import atoms_of
-    from grafico.knowledge import KnowledgeBase
+    from grafico.knowledge import open_store
 
-    knowledge = KnowledgeBase()
+    knowledge = open_store()
     try:
         return atoms_of(knowledge.fetch(iri, depth=3))
     except KnowledgeError as error:
         raise MoleculeError(
-            f"no molecule could be had from the knowledge base {knowledge.folder}: {error.message}", hint=error.hint
+            f"no molecule could be had from the knowledge base {knowledge.place}: {error.message}", hint=error.hint
         ) from error
 
 

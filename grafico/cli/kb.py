@@ -10,15 +10,21 @@ from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, out, print_json, say
 from grafico.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from grafico.knowledge import KnowledgeBase, QueryResult, Term
+    from grafico.knowledge import QueryResult, Term
+    from grafico.knowledge import Store as KnowledgeStore
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="The knowledge base.")
 
 Store: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--store", help="Folder of the knowledge base. [default: $GRAFICO_KB, else the user's data folder]"),
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER|URL",
+        help="Folder of the knowledge base, or address of a SPARQL endpoint. "
+        "[default: $GRAFICO_KB, else the user's data folder]",
+    ),
 ]
 CELL = 70
 
@@ -79,7 +85,7 @@ def show(
     )
     if not about.rows and not refer.rows:
         raise KnowledgeError(
-            f"the knowledge base {knowledge.folder} holds nothing about <{subject.value}>",
+            f"the knowledge base {knowledge.place} holds nothing about <{subject.value}>",
             hint="`grafico kb query` finds things; `grafico kb rebuild RUNS` loads runs that are missing",
         )
     if as_json:
@@ -170,10 +176,10 @@ def _load_classes() -> None:
         importlib.import_module(module)
 
 
-def _knowledge(store: Path | None) -> "KnowledgeBase":
-    from grafico.knowledge import KnowledgeBase
+def _knowledge(store: str | None) -> "KnowledgeStore":
+    from grafico.knowledge import open_store
 
-    return KnowledgeBase(store)
+    return open_store(store)
 
 
 def _text(text: str | None, file: Path | None) -> str:
@@ -285,7 +291,7 @@ def _is_called(found: dict[str, Any], name: str) -> bool:
     return expand(name) == found["iri"] or name.lower() in (found["label"].lower(), found["name"].lower())
 
 
-def _schema(knowledge: "KnowledgeBase") -> list[dict[str, Any]]:
+def _schema(knowledge: "KnowledgeStore") -> list[dict[str, Any]]:
     from grafico.knowledge import Unit, shorten
 
     classes = knowledge.query(_CLASSES, limit=10_000).values()

@@ -102,7 +102,9 @@ def load_job(
         spot = document.position(("graph",))
         raise JobError(f"{document.where}, {spot}, graph: {error.message}", hint=error.hint) from None
     if job.knowledge.store is not None:
-        store = str(folder / Path(job.knowledge.store).expanduser())
+        place = job.knowledge.place
+        store = str(folder / place) if isinstance(place, Path) else place
+        _check_credentials(place)
         job = job.model_copy(update={"knowledge": job.knowledge.model_copy(update={"store": store})})
     if job.is_sweep:
         sweep = load_sweep(job, graph, document, folder, shard=shard, say=say)
@@ -112,3 +114,11 @@ def load_job(
     request = read_request(job, graph, document, folder)
     check_request(job, graph, request, document)
     return LoadedJob(job, document, source, path, graph, request, tuple(overrides))
+
+
+def _check_credentials(place: Path | str | None) -> None:
+    # Before there is a run, and not when it first persists.
+    if isinstance(place, str):
+        from grafico.knowledge.address import credentials, read_address
+
+        credentials(read_address(place))

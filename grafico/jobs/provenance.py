@@ -17,13 +17,9 @@ Contents: TypeAlias = dict[str, tuple[str, ...]]
 
 def store_of(job: Job) -> AbstractContextManager[None]:
     """Let what runs inside look things up in the store that a job names."""
-    from grafico.knowledge import using_folder
+    from grafico.knowledge import using_store
 
-    return using_folder(_folder(job))
-
-
-def _folder(job: Job) -> Path | None:
-    return None if job.knowledge.store is None else Path(job.knowledge.store).expanduser()
+    return using_store(job.knowledge.place)
 
 
 class Knowledge:
@@ -34,21 +30,21 @@ class Knowledge:
     run
         The run.
     store
-        Folder of the store; ``None`` for the user's own.
+        Folder or address of the store; ``None`` for the user's own.
     """
 
-    def __init__(self, run: Run, store: Path | None) -> None:
-        from grafico.knowledge import KnowledgeBase, RunKnowledge
+    def __init__(self, run: Run, store: Path | str | None) -> None:
+        from grafico.knowledge import RunKnowledge, open_store
 
         self.run = run
-        self._knowledge = RunKnowledge(run.paths.root, run_id=run.manifest.run, store=KnowledgeBase(store))
+        self._knowledge = RunKnowledge(run.paths.root, run_id=run.manifest.run, store=open_store(store))
 
     @classmethod
     def of(cls, run: Run, job: Job) -> "Knowledge | None":
         """Return the knowledge base that a job asks for; ``None`` if it asks for none."""
         if not job.knowledge.persist:
             return None
-        return cls(run, _folder(job))
+        return cls(run, job.knowledge.place)
 
     def guard(self, check: Callable[[], None]) -> None:
         """Call ``check`` before each change of the run's file: it raises where another controller has the run now."""

@@ -1,12 +1,14 @@
 """What a job file says: which graph, on what input, where, and what to do with the result."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from grafico.calculations import Json, Model
 from grafico.control import ModelSettings
+from grafico.errors import BadInput
 
 __all__ = ["Job", "KnowledgeChoice", "TableChoice"]
 
@@ -16,15 +18,29 @@ class KnowledgeChoice(Model):
 
     persist: bool = Field(default=True, description="persist the result and its parts")
     store: str | None = Field(
-        default=None, min_length=1, description="folder of the store, relative to the job file; default: your own"
+        default=None,
+        min_length=1,
+        description="folder of the store, relative to the job file, or address of a SPARQL endpoint; default: your own",
     )
 
     @field_validator("store")
     @classmethod
-    def _folder(cls, value: str | None) -> str | None:
-        if value is not None and "://" in value:
-            raise ValueError(f"must be a folder, came the address {value}; this version has no remote stores")
+    def _address(cls, value: str | None) -> str | None:
+        from grafico.knowledge.address import is_address, read_address
+
+        if is_address(value):
+            try:
+                read_address(str(value))
+            except BadInput as error:
+                raise ValueError(f"must be a folder or an address: {error.message}") from error
         return value
+
+    @property
+    def place(self) -> Path | str | None:
+        """The store's folder, or its address as text."""
+        if self.store is None or "://" in self.store:
+            return self.store
+        return Path(self.store).expanduser()
 
 
 class TableChoice(Model):

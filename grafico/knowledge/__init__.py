@@ -8,10 +8,13 @@ if TYPE_CHECKING:
     from grafico.knowledge.arrays import Array
     from grafico.knowledge.entity import Entity, entity_classes
     from grafico.knowledge.fields import Iri, Property, Unit
-    from grafico.knowledge.location import KnowledgeWarning, default_folder, using_folder
+    from grafico.knowledge.location import KnowledgeWarning, default_folder, default_place, using_store
     from grafico.knowledge.mapper import describe, n_quads
+    from grafico.knowledge.opening import Store, open_store
+    from grafico.knowledge.persist import DIRECT, Persisted
     from grafico.knowledge.provenance import Execution, RouteTaken, Run, Software, grafico_agent, run_iri, software
     from grafico.knowledge.query import QueryResult, Term
+    from grafico.knowledge.remote import RemoteKnowledgeBase
     from grafico.knowledge.run import RunKnowledge
     from grafico.knowledge.schema import schema_of
     from grafico.knowledge.shapes import shapes_of
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from grafico.knowledge.vocabulary import PREFIXES, check_iri, expand, shorten
 
 __all__ = [
+    "DIRECT",
     "PREFIXES",
     "Array",
     "Entity",
@@ -28,30 +32,35 @@ __all__ = [
     "KnowledgeBase",
     "KnowledgeWarning",
     "Loaded",
+    "Persisted",
     "Property",
     "QueryResult",
     "Rebuilt",
+    "RemoteKnowledgeBase",
     "RouteTaken",
     "Run",
     "RunKnowledge",
     "Software",
+    "Store",
     "Term",
     "Unit",
     "Validation",
     "Violation",
     "check_iri",
     "default_folder",
+    "default_place",
     "describe",
     "entity_classes",
     "expand",
     "grafico_agent",
     "n_quads",
+    "open_store",
     "run_iri",
     "schema_of",
     "shapes_of",
     "shorten",
     "software",
-    "using_folder",
+    "using_store",
     "validate",
 ]
 
@@ -62,10 +71,13 @@ __getattr__ = reexports(
         "arrays": ("Array",),
         "entity": ("Entity", "entity_classes"),
         "fields": ("Iri", "Property", "Unit"),
-        "location": ("KnowledgeWarning", "default_folder", "using_folder"),
+        "location": ("KnowledgeWarning", "default_folder", "default_place", "using_store"),
+        "opening": ("Store", "open_store"),
+        "persist": ("DIRECT", "Persisted"),
         "mapper": ("describe", "n_quads"),
         "provenance": ("Execution", "RouteTaken", "Run", "Software", "grafico_agent", "run_iri", "software"),
         "query": ("QueryResult", "Term"),
+        "remote": ("RemoteKnowledgeBase",),
         "run": ("RunKnowledge",),
         "schema": ("schema_of",),
         "shapes": ("shapes_of",),

@@ -8,15 +8,17 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from grafico.errors import KnowledgeError
+from grafico.knowledge.address import is_address
 
 __all__ = [
     "KnowledgeWarning",
     "damaged",
     "database",
     "default_folder",
+    "default_place",
     "network_file_system",
     "prepare",
-    "using_folder",
+    "using_store",
 ]
 
 _NETWORK = frozenset(
@@ -28,29 +30,43 @@ _NETWORK = frozenset(
 )
 
 
-_CHOSEN: ContextVar[Path | None] = ContextVar("folder of the knowledge base", default=None)
+_CHOSEN: ContextVar[Path | str | None] = ContextVar("place of the knowledge base", default=None)
 
 
 class KnowledgeWarning(UserWarning):
     """Something about the knowledge base that works now and may not last."""
 
 
-def default_folder() -> Path:
-    """Return the folder of the store: :func:`using_folder`'s, else ``$GRAFICO_KB``, else the user's data folder."""
+def default_place() -> Path | str:
+    """Return the store's folder or address: :func:`using_store`'s, else ``$GRAFICO_KB``, else the user's data folder."""
     if (chosen := _CHOSEN.get()) is not None:
         return chosen
     if given := os.environ.get("GRAFICO_KB"):
-        return Path(given).expanduser()
+        return given if is_address(given) else Path(given).expanduser()
     data = os.environ.get("XDG_DATA_HOME")
     # The XDG specification has relative paths ignored.
     base = Path(data) if data and Path(data).is_absolute() else Path.home() / ".local" / "share"
     return base / "grafico" / "kb"
 
 
+def default_folder() -> Path:
+    """Return the folder of the store, where it has one; see :func:`default_place`.
+
+    Raises
+    ------
+    KnowledgeError
+        The store is at an address.
+    """
+    place = default_place()
+    if isinstance(place, str):
+        raise KnowledgeError(f"the knowledge base is at {place}, and has no folder", hint="use open_store()")
+    return place
+
+
 @contextlib.contextmanager
-def using_folder(folder: Path | None) -> Iterator[None]:
+def using_store(place: Path | str | None) -> Iterator[None]:
     """Let what runs inside find another store than the user's own by default; ``None`` changes nothing."""
-    token = _CHOSEN.set(folder if folder is not None else _CHOSEN.get())
+    token = _CHOSEN.set(place if place is not None else _CHOSEN.get())
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from grafico.calculations import Json, Model
 from grafico.errors import KnowledgeError, QueryError
+from grafico.knowledge.address import Address
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.lock import DEFAULT_WAIT_S
 from grafico.knowledge.vocabulary import XSD, check_iri
@@ -79,7 +80,7 @@ def _sparql_json(term: Term) -> dict[str, str]:
 
 
 def run_query(
-    store: Path,
+    store: Path | Address,
     query: str,
     *,
     bind: Mapping[str, Any] | None = None,
@@ -88,12 +89,12 @@ def run_query(
     memory_mib: int = 4096,
     wait_s: float = DEFAULT_WAIT_S,
 ) -> QueryResult:
-    """Answer a SPARQL query over the store in a folder, in a process of its own.
+    """Answer a SPARQL query, in a process of its own.
 
     Parameters
     ----------
     store
-        Folder of the knowledge base.
+        Folder of the knowledge base, or its address; a query is read by the same gate before it is sent there.
     query
         SELECT, ASK, CONSTRUCT or DESCRIBE; :data:`~grafico.knowledge.vocabulary.PREFIXES` are known.
     bind
@@ -123,7 +124,7 @@ def run_query(
     except UnicodeEncodeError as error:
         raise QueryError("the query is not valid Unicode") from error
     request = {
-        "store": str(store),
+        "address" if isinstance(store, Address) else "store": str(store),
         "query": query,
         "bind": {_variable(name): _bound(name, value) for name, value in (bind or {}).items()},
         "timeout_s": timeout_s,

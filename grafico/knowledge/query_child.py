@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from grafico.errors import GraficoError, KnowledgeError, QueryError
+from grafico.knowledge.answers import bound_term, bounded_rows
 from grafico.knowledge.lock import locked
 from grafico.knowledge.readonly import check_query, with_values
-from grafico.knowledge.vocabulary import PREFIXES, check_iri
+from grafico.knowledge.vocabulary import PREFIXES
 
 __all__ = ["answer", "main"]
 
 PARSE_SECONDS = 10.0
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -31,6 +31,12 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     signal.setitimer(signal.ITIMER_PROF, PARSE_SECONDS)
     form = check_query(request["query"])
     signal.setitimer(signal.ITIMER_PROF, 0)
+    if "address" in request:
+        from grafico.knowledge.query_remote import answer_there
+
+        # The kernel keeps the time here as well, whatever the server does.
+        _limit(request["timeout_s"])
+        return answer_there(request, form)
     folder = Path(request["store"])
     with locked(folder, write=False, wait_s=request["wait_s"]) as turnstile:
         _limit(request["timeout_s"])
@@ -57,7 +63,7 @@ def _run(store: Any, form: str, request: dict[str, Any]) -> dict[str, Any]:
     import pyoxigraph
 
     started = time.perf_counter()
-    terms = {name: _value(term) for name, term in request["bind"].items()}
+    terms = {name: bound_term(term) for name, term in request["bind"].items()}
     text = request["query"]
     try:
         # The store can substitute only what SELECT projects; elsewhere substitution reaches further than VALUES.
@@ -77,7 +83,7 @@ def _run(store: Any, form: str, request: dict[str, Any]) -> dict[str, Any]:
             if form == "select"
             else ["subject", "predicate", "object"]
         )
-        rows, truncated = _rows(result, form, len(columns), request["limit"])
+        rows, truncated = bounded_rows(result, form, len(columns), request["limit"])
     except SyntaxError as error:
         raise QueryError(f"the query does not parse: {str(error)[:300]}") from error
     except (ValueError, RuntimeError) as error:
@@ -86,47 +92,6 @@ def _run(store: Any, form: str, request: dict[str, Any]) -> dict[str, Any]:
         raise KnowledgeError(f"the store cannot be read: {error}", hint="run `grafico kb rebuild`") from error
     seconds = time.perf_counter() - started
     return {"form": form, "variables": columns, "rows": rows, "truncated": truncated, "seconds": seconds}
-
-
-def _rows(result: Any, form: str, width: int, limit: int) -> tuple[list[list[Any]], bool]:
-    rows: list[list[Any]] = []
-    size = 0
-    for found in result:
-        if len(rows) == limit:
-            return rows, True
-        terms = [found[i] for i in range(width)] if form == "select" else [found.subject, found.predicate, found.object]
-        row = [None if term is None else _term(term) for term in terms]
-        size += sum(len(term["value"]) for term in row if term is not None)
-        if size > MAX_ANSWER_BYTES:
-            return rows, True
-        rows.append(row)
-    return rows, False
-
-
-def _term(term: Any) -> dict[str, str]:
-    import pyoxigraph
-
-    if isinstance(term, pyoxigraph.NamedNode):
-        return {"type": "uri", "value": term.value}
-    if isinstance(term, pyoxigraph.BlankNode):
-        return {"type": "bnode", "value": term.value}
-    if isinstance(term, pyoxigraph.Literal):
-        found = {"type": "literal", "value": term.value}
-        if term.language:
-            found["language"] = term.language
-        elif term.datatype.value != "http://www.w3.org/2001/XMLSchema#string":
-            found["datatype"] = term.datatype.value
-        return found
-    return {"type": "triple", "value": str(term)}
-
-
-def _value(term: dict[str, str]) -> Any:
-    import pyoxigraph
-
-    if term["type"] == "uri":
-        return pyoxigraph.NamedNode(check_iri(term["value"]))
-    datatype = term.get("datatype")
-    return pyoxigraph.Literal(term["value"], datatype=pyoxigraph.NamedNode(datatype) if datatype else None)
 
 
 def _limit(seconds: float) -> None:

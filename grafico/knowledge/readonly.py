@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from grafico.errors import QueryError
-from grafico.knowledge.vocabulary import BASE
+from grafico.knowledge.vocabulary import BASE, PREFIXES, XSD
 
 __all__ = ["MAX_QUERY_CHARACTERS", "check_query", "with_values"]
 
@@ -34,6 +34,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CHANGING = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"))
+_PROGRAMS = ("<java:", "<javascript:", "<bif:", "<sql:", "<js:")
 _ONLY_READ = "ask with SELECT, ASK, CONSTRUCT or DESCRIBE over what the knowledge base holds"
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 
@@ -62,29 +63,41 @@ def check_query(text: str) -> str:
     return form
 
 
-def with_values(text: str, values: str) -> str:
-    """Return a SELECT query that passed, with a VALUES clause first in its outermost group."""
-    opening, closing, parentheses, depth, first = -1, -1, 0, 0, ""
+def with_values(text: str, values: str, *, form: str = "select") -> str:
+    """Return a query that passed, with a VALUES clause first in the outermost group of its patterns."""
+    groups = _groups(text)
+    if form == "construct":
+        # The first group is the template; CONSTRUCT WHERE { … } has no other, and no room for VALUES in it.
+        groups = groups[1:]
+    if not groups:
+        if form in ("construct", "describe"):
+            return f"{text}\n{values}"
+        raise QueryError("the query has no group of patterns that a value could be bound in")
+    opening, closing, first = groups[0]
+    inside = text[opening:closing]
+    # A subquery stands alone in its group.
+    body = f" {{ {inside}\n }} " if first == "SELECT" else inside
+    return f"{text[:opening]} {values} {body}{text[closing:]}"
+
+
+def _groups(text: str) -> list[tuple[int, int, str]]:
+    """Return where each outermost group of a query begins and ends, and its first word."""
+    found: list[tuple[int, int, str]] = []
+    opening, parentheses, depth, first = -1, 0, 0, ""
     for match in _TOKEN.finditer(text):
         mark = match[0] if match.lastgroup == "other" else ""
         if mark in ("(", ")"):
             parentheses += 1 if mark == "(" else -1
         elif mark == "{" and (depth or not parentheses):
-            opening = match.end() if opening < 0 else opening
+            opening, first = (match.end(), "") if depth == 0 else (opening, first or mark)
             depth += 1
         elif mark == "}" and depth:
             depth -= 1
             if depth == 0:
-                closing = match.start()
-                break
-        elif opening >= 0 and not first and match.lastgroup != "comment" and match[0].strip():
+                found.append((opening, match.start(), first))
+        elif depth and not first and match.lastgroup != "comment" and match[0].strip():
             first = match[0].upper()
-    if opening < 0 or closing < 0:
-        raise QueryError("the query has no group of patterns that a value could be bound in")
-    inside = text[opening:closing]
-    # A subquery stands alone in its group.
-    body = f" {{ {inside}\n }} " if first == "SELECT" else inside
-    return f"{text[:opening]} {values} {body}{text[closing:]}"
+    return found
 
 
 def _refuse_disguises(text: str) -> None:
@@ -101,6 +114,8 @@ def _check_words(text: str) -> None:
         bare = match[0].upper().partition(":")[0] if match.lastgroup in ("word", "prefixed") else ""
         if "SERVICE" in bare:
             raise QueryError("SERVICE is refused: it asks another server", hint=_ONLY_READ)
+        if match.lastgroup == "iri" and match[0].lower().startswith(_PROGRAMS):
+            raise QueryError(f"{match[0][:60]} is refused: some servers run a program for it", hint=_ONLY_READ)
         if match.lastgroup == "word" and bare in _CHANGING:
             raise QueryError(f"{bare} is refused: it changes the store, and queries only read", hint=_ONLY_READ)
         if match.lastgroup == "other" and match[0] in "({[":
@@ -158,7 +173,14 @@ def _nodes(tree: Any) -> Iterator[Any]:
 
 
 def _check_tree(tree: Any) -> None:
+    prefixes = _prefixes(tree)
     for node in _nodes(tree):
+        if node.name == "Function" and not _iri(node.iri, prefixes).startswith(XSD):
+            # Some servers have functions that read files or run programs.
+            raise QueryError(
+                f"the function {str(_iri(node.iri, prefixes))[:100]} is refused: it is no part of SPARQL",
+                hint="use SPARQL's own functions, and casts such as xsd:integer(?x)",
+            )
         if node.name == "ServiceGraphPattern":
             raise QueryError("SERVICE is refused: it asks another server", hint=_ONLY_READ)
         if node.name == "DatasetClause":
@@ -169,3 +191,17 @@ def _check_tree(tree: Any) -> None:
                         f"FROM <{source}> is refused: only graphs of the knowledge base can be read",
                         hint="leave FROM out; all runs are read together, or use GRAPH ?run { … }",
                     )
+
+
+def _prefixes(tree: Any) -> dict[str, str]:
+    found = dict(PREFIXES)
+    for node in _nodes(tree[0]):
+        if node.name == "PrefixDecl":
+            found[str(node.prefix or "")] = str(node.iri)
+    return found
+
+
+def _iri(name: Any, prefixes: dict[str, str]) -> str:
+    if getattr(name, "name", "") != "pname":
+        return str(name)
+    return prefixes.get(str(name.prefix or ""), "unknown:") + str(name.localname or "")

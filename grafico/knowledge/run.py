@@ -15,9 +15,10 @@ from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import COMMITTED
 from grafico.knowledge.files import ArtifactFolder
 from grafico.knowledge.mapper import TYPE, Description, describe, n_quads
+from grafico.knowledge.opening import Store
 from grafico.knowledge.provenance import Execution, run_iri
 from grafico.knowledge.schema import schema_of
-from grafico.knowledge.store import QUADS_FILE, KnowledgeBase
+from grafico.knowledge.store import QUADS_FILE
 from grafico.knowledge.vocabulary import GRAFICO, PROV, RDF, SCHEMA, XSD, iri_term, literal_term
 
 __all__ = ["RunKnowledge"]
@@ -45,7 +46,7 @@ class RunKnowledge:
         The knowledge base to index in; None for none.
     """
 
-    def __init__(self, folder: Path, *, run_id: str | None = None, store: KnowledgeBase | None = None) -> None:
+    def __init__(self, folder: Path, *, run_id: str | None = None, store: Store | None = None) -> None:
         self.folder = folder
         self._files = ArtifactFolder(folder)
         self.store = store

@@ -31,7 +31,7 @@ from grafico.knowledge.query import QueryResult, run_query
 from grafico.knowledge.reading import Reader
 from grafico.knowledge.vocabulary import SCHEMA
 
-__all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt"]
+__all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt", "run_folders"]
 
 QUADS_FILE = "knowledge.nq"
 """What a run knows, in its folder."""
@@ -168,7 +168,7 @@ class KnowledgeBase(Reader):
         """
         prepare(self.folder)
         with locked(self.folder, write=True, wait_s=self.wait_s):
-            known = dict.fromkeys([*self._remembered(), *map(str, _run_folders(folders))])
+            known = dict.fromkeys([*self._remembered(), *map(str, run_folders(folders))])
             fresh = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
             loaded: list[str] = []
             problems: list[str] = []
@@ -324,7 +324,8 @@ def _open(folder: Path, path: Path) -> Any:
         raise damaged(folder, error) from error
 
 
-def _run_folders(folders: Iterable[Path]) -> Iterator[Path]:
+def run_folders(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield the run folders that have knowledge among ``folders`` and in them."""
     for folder in folders:
         if not folder.is_dir():
             raise KnowledgeError(f"{folder} is no folder", hint="name a run folder, or a folder that holds run folders")

@@ -13,7 +13,7 @@ from grafico.knowledge.shapes import shapes_of
 from grafico.knowledge.vocabulary import SCHEMA, SH, shorten
 
 if TYPE_CHECKING:
-    from grafico.knowledge.store import KnowledgeBase
+    from grafico.knowledge.opening import Store
 
 __all__ = ["Validation", "Violation", "validate"]
 
@@ -36,7 +36,7 @@ class Validation(Model):
     violations: tuple[Violation, ...] = ()
 
 
-def validate(knowledge: "KnowledgeBase") -> Validation:
+def validate(knowledge: "Store") -> Validation:
     """Check every run in a store against the shapes of the classes that are loaded.
 
     Raises

@@ -15,7 +15,7 @@ from grafico.cli.main import app
 from grafico.graphs import MemoryRecorder
 from grafico.jobs.load import load_job
 from grafico.jobs.plan import foreseen_of
-from grafico.knowledge import KnowledgeBase, RunKnowledge, using_folder
+from grafico.knowledge import KnowledgeBase, RunKnowledge, using_store
 
 HYDROGEN = ConceptualAtoms(symbols=("H", "H"), positions=((0.0, 0.0, 0.0), (0.0, 0.0, 0.7)))
 NOTHING = "https://example.org/nothing"
@@ -61,7 +61,7 @@ def test_what_is_no_structure_is_refused_before_any_calculation(iri, message, co
 def test_a_replay_does_not_ask_the_knowledge_base_again(conformer, tmp_path):
     request = QCRequest(molecule=MoleculeInput(iri=conformer.iri), level=Level(method="hf", basis="sto-3g"))
     recorder = MemoryRecorder()
-    with using_folder(tmp_path / "shared"):
+    with using_store(tmp_path / "shared"):
         first = Walked(request, recorder=recorder)
     assert first.result.atoms.symbols == ("H", "H")
     shutil.rmtree(tmp_path / "shared")

@@ -78,7 +78,8 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "a profile that is a job": ("graph: grafico_tiny:GRAPH\ncluster: job.yaml\ninput: {numbers: [1]}\n", "job.yaml"),
     "a file that is not there": (with_input("  table: missing.xyz\n"), "line 6, input.table: there is no file"),
     "a directory for a file": (with_input("  table: .\n"), "is a directory"),
-    "a store that is an address": ("graph: x\ninput: {}\nknowledge: {store: 'http://host/kb'}\n", "line 3, knowledge.store"),
+    "a store of another kind": ("graph: x\ninput: {}\nknowledge: {store: 'ftp://host/kb'}\n", "line 3, knowledge.store"),
+    "a store with a password": ("graph: x\ninput: {}\nknowledge: {store: 'https://me:secret@host/kb'}\n", "must hold no user name"),
     "what the graph refuses": (f"{TOP}input:\n  numbers: [13]\n", "13 cannot be squared"),
 }  # fmt: skip
 
