@@ -4,7 +4,8 @@ Without this the kernel moves the threads of twelve calculations over all CPUs o
 and an engine that starts more threads than it was given takes the neighbors' CPUs.
 
 A CPU that a calculation has is locked in a file on this host, like a GPU's slot: other workers and other runs of the
-same user take others while there are any. The locks end with the worker.
+same user take others while there are any. Who has one holds a shared lock; it is free if an exclusive one can be had.
+The locks end with the worker.
 """
 
 import contextlib
@@ -67,13 +68,15 @@ class Cpus:
             for cpu in self._ranked(count, before):
                 if len(locks) == count:
                     break
-                if not self._uses[cpu] and (lock := _lock(self._folder / f"cpu-{cpu}")) is not None:
+                if (lock := _lock(self._folder / f"cpu-{cpu}", free=True)) is not None:
                     locks[cpu] = lock
-            chosen = list(locks)
             busy = sorted((cpu for cpu in self._cpus if cpu not in locks), key=lambda cpu: self._uses[cpu])
-            chosen += busy[: max(0, count - len(chosen))]
-            self._uses.update(chosen)
-            return CpuSet(tuple(sorted(chosen)), tuple(locks.values()))
+            for cpu in busy[: max(0, count - len(locks))]:
+                lock = _lock(self._folder / f"cpu-{cpu}", free=False)
+                assert lock is not None
+                locks[cpu] = lock
+            self._uses.update(locks.keys())
+            return CpuSet(tuple(sorted(locks)), tuple(locks.values()))
 
     def give(self, taken: CpuSet) -> None:
         """Take CPUs back."""
@@ -127,12 +130,14 @@ def _place(cpu: int) -> tuple[int, int, int]:
         return (0, cpu, cpu)
 
 
-def _lock(path: Path) -> int | None:
-    """Lock a CPU's file; ``None`` if somebody else has it."""
+def _lock(path: Path, *, free: bool) -> int | None:
+    """Lock a CPU's file, shared; with ``free`` only if nobody else has it, else ``None``."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        return None
+    if free:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return None
+    fcntl.flock(file, fcntl.LOCK_SH)  # waits no longer than another one needs for this line
     return file

@@ -1,5 +1,6 @@
 """Small calculations that workers run in the cluster's tests."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -168,3 +169,17 @@ def busy_thread(value: Number, ctx: WorkContext) -> Answer:
     """Leave a thread behind that prints: it must not reach the next calculation's log."""
     threading.Thread(target=lambda: time.sleep(0.2), daemon=True).start()
     return Answer(value=value.value)
+
+
+@calculation(version="1", resources=SMALL)
+def where_it_runs(value: Number, ctx: WorkContext) -> Answer:
+    """Say on which CPUs the threads of this process may run, old ones and a new one."""
+    said: list[set[int]] = []
+    asked = threading.Thread(target=lambda: said.append(os.sched_getaffinity(0)))
+    asked.start()
+    time.sleep(value.seconds)
+    asked.join()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            said.append(os.sched_getaffinity(int(thread.name)))
+    return Answer(value=value.value, text=",".join(str(cpu) for cpu in sorted(set().union(*said))), pid=os.getpid())
