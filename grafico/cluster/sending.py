@@ -1,0 +1,252 @@
+"""One attempt on its way: sent to a worker, watched, found again after a break, and what came of it if it was lost."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, load_calculation
+from grafico.cluster.execute import execute
+from grafico.cluster.link import Link
+from grafico.cluster.order import Reply
+from grafico.cluster.placement import Demand
+from grafico.cluster.tickets import Attempt, attempt_of, ticket_name
+from grafico.errors import GraficoError
+from grafico.runs import OutcomeStore, RunPaths, read_starts
+
+__all__ = ["Sender", "Work"]
+
+RESENDS = 3
+"""A calculation that never began on workers that were lost is sent again so often, without counting as an attempt."""
+
+CUTS = 20
+"""So often it is sent again when the worker's host ended in order while it ran, with its allocation say."""
+
+ENDED_BY = frozenset({signal.SIGTERM, signal.SIGKILL, signal.SIGINT})
+"""Signals by which Slurm ends all of a job."""
+
+
+@dataclass(eq=False)
+class Work:
+    """One attempt that somebody waits for."""
+
+    task: CalculationTask
+    need: Demand
+    done: "asyncio.Future[Outcome[Any]]"
+    waiting: int = 1
+    """Lanes that share it: the same content key is calculated once."""
+    worker: str = ""
+    part: dict[str, int] = field(default_factory=dict)
+    ticket: str = ""
+    future: Any = None
+    sent: int = 0
+    sent_at: float = 0.0
+    cuts: int = 0
+    dropped: bool = False
+    """Whether we have cancelled it ourselves."""
+
+
+class Sender:
+    """Sends attempts over a link and watches them.
+
+    Parameters
+    ----------
+    paths
+        The run.
+    run
+        By what it is known on the cluster.
+    finished
+        Called with what came of an attempt (``None``: it has to be sent again) and the seconds that it took.
+    failed
+        Called when the machinery is at fault.
+    """
+
+    def __init__(
+        self,
+        paths: RunPaths,
+        run: str,
+        finished: Callable[[Work, Outcome[Any] | None, float | None], None],
+        failed: Callable[[Work, Exception], None],
+    ) -> None:
+        self.link: Link | None = None
+        self.sent: set[Work] = set()
+        self.draining = False
+        self._paths = paths
+        self._run = run
+        self._finished = finished
+        self._failed = failed
+        self._watches: set[asyncio.Task[None]] = set()
+        self._left: dict[Attempt, tuple[str, str]] = {}
+        """What an earlier controller of the run had sent and nobody has asked for yet: ticket and worker."""
+
+    def connect(self, link: Link, left: Mapping[str, str]) -> None:
+        """Take over a link, and what the cluster still holds of the run: by ticket, the worker."""
+        self.link = link
+        for ticket, worker in left.items():
+            about = attempt_of(ticket)
+            if about is not None:
+                self._left[about] = (ticket, worker)
+
+    def send(self, work: Work, address: str) -> None:
+        """Send an attempt to the worker that it was given."""
+        assert self.link is not None
+        work.sent += 1
+        work.ticket = ticket_name(work.task, self._run, work.sent)
+        work.future = self.link.client.submit(
+            execute,
+            work.ticket,
+            work.task.model_dump_json(),
+            str(self._paths.root),
+            key=work.ticket,
+            workers=[address],
+            allow_other_workers=False,
+            resources=work.part,
+            retries=0,
+            pure=False,
+        )
+        self._begin_watch(work, time.time())
+
+    def adopt(self, work: Work) -> bool:
+        """Take over what an earlier controller of the run had sent: the same attempt goes on, another one ends."""
+        if self.link is None or not self._left:
+            return False
+        about = Attempt.at(work.task)
+        for other in [each for each in self._left if each.key == about.key and each != about]:
+            self.drop(self.link.future(self._left.pop(other)[0]))
+        found = self._left.pop(about, None)
+        if found is None:
+            return False
+        work.ticket, work.worker = found
+        work.future = self.link.future(work.ticket)
+        work.sent = 1
+        self._begin_watch(work, 0.0)
+        return True
+
+    def drop(self, future: Any) -> None:
+        """Have Dask forget a task, also one that is kept without a controller; the worker ends the process then."""
+        dropping = asyncio.ensure_future(future.cancel(force=True))
+        dropping.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def end(self) -> None:
+        """End what is left of an earlier controller, and wait until all that was dropped is over."""
+        for ticket, _ in self._left.values():
+            assert self.link is not None
+            self.drop(self.link.future(ticket))
+        self._left.clear()
+        if self._watches:
+            await asyncio.wait(self._watches, timeout=5)
+
+    async def leave(self) -> None:
+        """Stop watching; what runs goes on."""
+        for watch in self._watches:
+            watch.cancel()
+        if self._watches:
+            await asyncio.wait(self._watches, timeout=5)
+
+    def _begin_watch(self, work: Work, at: float) -> None:
+        work.sent_at = at
+        self.sent.add(work)
+        watch = asyncio.create_task(self._watch(work), name=work.ticket)
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+
+    async def _watch(self, work: Work) -> None:
+        """Wait for one answer."""
+        seconds: float | None = None
+        outcome: Outcome[Any] | None = None
+        try:
+            while True:
+                try:
+                    reply = Reply.model_validate_json(await work.future)
+                    seconds = reply.seconds or None
+                    outcome = await self._answer(work, reply)
+                    break
+                except (asyncio.CancelledError, Exception) as error:  # whatever Dask says of a task that it lost
+                    here = asyncio.current_task()
+                    if isinstance(error, GraficoError) or (here is not None and here.cancelling()):
+                        raise
+                    if work.waiting and not work.dropped and await self._found_again(work):
+                        continue
+                    outcome = await self._lost(work, error) if work.waiting else None
+                    break
+        except Exception as error:  # noqa: BLE001 - a fault of the machinery: the caller is told
+            self._failed(work, error)
+        self._end_watch(work, outcome, seconds)
+
+    def _end_watch(self, work: Work, outcome: Outcome[Any] | None, seconds: float | None) -> None:
+        if work.future is not None:
+            with contextlib.suppress(RuntimeError):
+                work.future.release()
+            work.future = None
+        self._finished(work, outcome, seconds)
+
+    async def _found_again(self, work: Work) -> bool:
+        """Whether it was only the way to the scheduler that was lost, and the task is still there.
+
+        Raises
+        ------
+        GraficoError
+            The cluster is gone.
+        """
+        assert self.link is not None
+        if self.link.connected:
+            return False
+        tickets = await self.link.restored()
+        if work.ticket not in tickets:
+            return False
+        work.future = self.link.future(work.ticket)
+        return True
+
+    async def _answer(self, work: Work, reply: Reply) -> Outcome[Any] | None:
+        """Return the outcome of an answer; ``None`` if it is to be done again through no fault of its own."""
+        failure = reply.failure
+        ended = failure is not None and failure.kind is FailureKind.CRASH and failure.signal in ENDED_BY
+        return None if ended and await self._cut(work) else await self._outcome(work.task, reply)
+
+    async def _outcome(self, task: CalculationTask, reply: Reply) -> Outcome[Any] | None:
+        if reply.failure is not None:
+            return reply.failure
+        calculation = load_calculation(task.reference)
+        if reply.outcome is not None:
+            return calculation.outcome_type.model_validate_json(json.dumps(reply.outcome))
+        store = OutcomeStore(self._paths)
+        return await asyncio.to_thread(store.read, task.key, calculation.output_type)
+
+    async def _cut(self, work: Work) -> bool:
+        """Whether a calculation ended because its worker's host did, in order: that is no fault of it."""
+        assert self.link is not None
+        if self.draining or work.cuts >= CUTS or not await self.link.why_gone(work.worker):
+            return False
+        work.cuts += 1
+        return True
+
+    async def _lost(self, work: Work, error: BaseException) -> Outcome[Any] | None:
+        """Return what became of a calculation whose worker is gone: its outcome may have been committed."""
+        committed = await self._outcome(work.task, Reply(key=work.task.key))
+        if committed is not None:
+            return committed
+        if await self._cut(work):
+            return None
+        began = await asyncio.to_thread(self._began, work)
+        if not began and work.sent - work.cuts <= RESENDS and not self.draining:
+            return None
+        said = f"{work.task.name}: the worker {work.worker} was lost while it ran"
+        if not isinstance(error, asyncio.CancelledError):
+            said += f" ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]})"
+        return Failure(
+            kind=FailureKind.WORKER_LOST,
+            message=said,
+            where=work.task.name,
+            details={"worker": work.worker, "error": f"{type(error).__name__}: {error}"[:500]},
+        )
+
+    def _began(self, work: Work) -> bool:
+        task = work.task
+        return any(
+            s.key == task.key and s.attempt == task.attempt and s.started >= work.sent_at - 0.001
+            for s in read_starts(self._paths)
+        )
