@@ -91,10 +91,10 @@ def lay_out(profile: Profile) -> tuple[WorkerSpec, ...]:
         allocation are seen only inside it, and a cluster that is up tells itself.
     """
     if profile.kind == "connect":
-        raise ProfileError(
-            f"profile {profile.name!r} connects to the cluster {profile.connect!r}, which tells itself what it has",
-            hint="`grafico cluster status` shows it",
-        )
+        from grafico.cluster.connection import find_connection
+
+        assert profile.connect is not None
+        return find_connection(profile.connect).expected
     if profile.elastic:
         return tuple(
             worker

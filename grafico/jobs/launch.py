@@ -12,6 +12,7 @@ from typing import Any
 
 from grafico.calculations import Json, Outcome
 from grafico.cluster import Profile, load_profile, open_cluster
+from grafico.cluster.connection import find_connection
 from grafico.errors import JobError, KnowledgeError
 from grafico.graphs import Position, Record, Router, run_graph
 from grafico.jobs.catalog import blame
@@ -31,6 +32,7 @@ from grafico.runs import Run, RunPaths, RunRecorder, RunStatus, read_run
 
 __all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
 
+CONNECT = "connect:"
 SETTLE_S = 0.2
 """Seconds that the engine has to journal what came back last."""
 
@@ -74,7 +76,14 @@ def prepare(
 
 
 def find_profile(name: str, beside: Path | None = None) -> Profile:
-    """Return a cluster profile by name or path; a path in a job file is taken from the job file, then from here."""
+    """Return a cluster profile by name or path; a path in a job file is taken from the job file, then from here.
+
+    ``connect:NAME`` means the cluster of that name, or in that folder, that is up.
+    """
+    if name.startswith(CONNECT) and "\0" not in name:
+        where = name.removeprefix(CONNECT)
+        find_connection(where)
+        return Profile(kind="connect", name=name[:80], connect=where)
     if beside is not None and "\0" not in name and name.endswith((".yaml", ".yml")) and (beside / name).is_file():
         return load_profile(str(beside / name))
     return load_profile(name)
@@ -262,7 +271,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
     graph = session.graph
     with blame(session.job.graph, "the beginning"):
         state = graph.begin(session.request)
-    async with open_cluster(session.profile, session.run.paths.root) as cluster:
+    async with open_cluster(session.profile, session.run.paths.root, say=watcher.say) as cluster:
         stage.cluster, stage.intake = cluster, Intake(cluster)
         standing = Standing(session.run.paths.name, graph)
         cluster.report = lambda: run_status(standing, cluster.snapshot(), cluster.waiting)
