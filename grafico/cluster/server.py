@@ -13,7 +13,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from grafico.runs.run import utc_now
 
 __all__ = ["main", "serve"]
 
+LOG = logging.getLogger("grafico.cluster")
 LOOPBACK = "127.0.0.1"
 TURN_S = 1.0
 """How often the fleet is asked to look at what waits."""
@@ -46,11 +47,19 @@ def main() -> None:
     sys.exit(asyncio.run(serve(Path(given.folder))))
 
 
-async def serve(folder: Path) -> int:
-    """Serve until told to stop; returns the exit code. The caller holds the folder's lock."""
+async def serve(folder: Path, ready: Callable[[Connection], None] = lambda _: None) -> int:
+    """Serve until told to stop; returns the exit code. The caller holds the folder's lock.
+
+    Parameters
+    ----------
+    folder
+        The cluster's folder, made ready by ``lifecycle.prepare_folder``.
+    ready
+        Called when the hosts have been asked for.
+    """
     place = ClusterFolder(folder)
     try:
-        return await _serve(place)
+        return await _serve(place, ready)
     except GraficoError as error:
         sys.stderr.write(f"grafico: {error.message}\n")
         said = {"bad_input": isinstance(error, BadInput), "message": error.message, "hint": error.hint}
@@ -58,7 +67,7 @@ async def serve(folder: Path) -> int:
         return error.exit_code
 
 
-async def _serve(place: ClusterFolder) -> int:
+async def _serve(place: ClusterFolder, ready: Callable[[Connection], None]) -> int:
     from grafico.cluster.exchange import Exchange
 
     profile, settings = place.read_profile(), json.loads(place.settings.read_bytes())
@@ -86,9 +95,10 @@ async def _serve(place: ClusterFolder) -> int:
         fleet = fleet_for(profile, place.root, scheduler.address)
         try:
             await fleet.start()
-            _publish(place, connection.model_copy(update={"ready": True}))
-            sys.stdout.write(f"{utc_now()} up at {scheduler.address}\n")
-            sys.stdout.flush()
+            connection = connection.model_copy(update={"ready": True})
+            _publish(place, connection)
+            ready(connection)
+            LOG.warning("up at %s", scheduler.address)
             await _turns(exchange, fleet, stop, settings["linger_s"])
         finally:
             exchange.stopping = exchange.stopping or stop.why or "the server ends"
@@ -99,7 +109,7 @@ async def _serve(place: ClusterFolder) -> int:
             now = read_connection(place)
             if now is not None and now.id == identity:
                 place.connection.unlink(missing_ok=True)
-    sys.stdout.write(f"{utc_now()} ended: {stop.why}\n")
+    LOG.warning("ended: %s", stop.why)
     return 0
 
 
@@ -136,7 +146,7 @@ async def _turns(exchange: Any, fleet: Fleet, stop: _Stop, linger_s: float | Non
                 if isinstance(error, ProfileError):
                     raise
                 if str(error) != failed:  # the same fault every second is said once
-                    logging.getLogger(__name__).exception("the fleet could not be adjusted")
+                    LOG.exception("the fleet could not be adjusted")
                     failed = str(error)
             exchange.pools = _with_given_up(fleet.status(), exchange)
             if linger_s is not None and exchange.idle_s() > linger_s:
