@@ -115,7 +115,9 @@ async def browser(program: str, folder: Path) -> AsyncIterator[Tab]:
     try:
         port = await _port(folder / "profile" / "DevToolsActivePort", process)
         client = AsyncHTTPClient(force_instance=True)
-        answer = await client.fetch(HTTPRequest(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT", body=b""))
+        answer = await client.fetch(
+            HTTPRequest(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT", body=b"")
+        )
         socket = await websocket_connect(json.loads(answer.body)["webSocketDebuggerUrl"], max_message_size=1 << 28)
         tab = Tab(socket)
         try:
@@ -141,4 +143,6 @@ async def _port(path: Path, process) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int(path.read_text().split()[0])
         await asyncio.sleep(0.05)
-    raise AssertionError(f"the browser did not start: {path.parent.parent.joinpath('chromium.log').read_text()[-2000:]}")
+    raise AssertionError(
+        f"the browser did not start: {path.parent.parent.joinpath('chromium.log').read_text()[-2000:]}"
+    )

@@ -34,6 +34,8 @@ function picture(stretch) {
     for (const node of row) {
       node.x = x + node.width / 2;
       node.y = PAD + index * ROW + HEIGHT / 2;
+      node.first = node === row[0];
+      node.last = node === row.at(-1);
       x += node.width + GAP;
     }
   });
@@ -100,25 +102,57 @@ function tracks(edges, nodes) {
 function line(edge, nodes, frame) {
   const from = nodes.get(edge.from), to = nodes.get(edge.to);
   const kind = `${edge.taken ? " taken" : ""}${edge.guarded ? " guarded" : ""}`;
-  const rows = span(edge, nodes);
-  let path, tip, at;
-  if (rows === 1) {
-    const top = from.y + HEIGHT / 2, bottom = to.y - HEIGHT / 2, middle = (top + bottom) / 2;
-    path = `M${from.x} ${top}C${from.x} ${middle} ${to.x} ${middle} ${to.x} ${bottom - 5}`;
-    tip = `M${to.x} ${bottom}l-4 -7h8z`;
-    at = [(from.x + to.x) / 2, middle + 4];
-  } else {
-    const side = rows > 1 ? 1 : -1;
-    const edgeOf = (node) => node.x + (side * node.width) / 2;
-    const x = side > 0 ? frame.right + (edge.track + 0.75) * TRACK : frame.left - (edge.track + 0.75) * TRACK;
-    const down = to.y > from.y ? 1 : -1, leave = from.y + 6 * down, arrive = to.y - 6 * down, bend = 7 * side;
-    path = `M${edgeOf(from)} ${leave}H${x - bend}Q${x} ${leave} ${x} ${leave + 7 * down}V${arrive - 7 * down}Q${x} ${arrive} ${x - bend} ${arrive}H${edgeOf(to) + 5 * side}`;
-    tip = `M${edgeOf(to)} ${arrive}l${7 * side} -4v8z`;
-    at = [x, (leave + arrive) / 2 + 4];
-  }
-  const parts = [svg("path", { class: `edge${kind}`, d: path }, svg("title", {}, told(edge))), svg("path", { class: `tip${edge.taken ? " taken" : ""}`, d: tip })];
+  const { points, at } = span(edge, nodes) === 1 ? straight(from, to) : around(edge, from, to, frame);
+  const [x, y] = points.at(-1), [beforeX, beforeY] = points.at(-2);
+  const way = [Math.sign(x - beforeX), Math.sign(y - beforeY)];
+  const tip = way[1] ? `M${x} ${y}l-4 ${-7 * way[1]}h8z` : `M${x} ${y}l${-7 * way[0]} -4v8z`;
+  points[points.length - 1] = [x - 5 * way[0], y - 5 * way[1]];
+  const parts = [
+    svg("path", { class: `edge${kind}`, d: span(edge, nodes) === 1 ? curve(points) : rounded(points) }, svg("title", {}, told(edge))),
+    svg("path", { class: `tip${edge.taken ? " taken" : ""}`, d: tip }),
+  ];
   if (edge.taken > 1) parts.push(svg("text", { class: "edge-count", x: at[0], y: at[1], "text-anchor": "middle" }, `${edge.taken}`));
   return parts;
+}
+
+function straight(from, to) {
+  const top = from.y + HEIGHT / 2, bottom = to.y - HEIGHT / 2, middle = (top + bottom) / 2;
+  return { points: [[from.x, top], [from.x, middle], [to.x, middle], [to.x, bottom]], at: [(from.x + to.x) / 2, middle + 4] };
+}
+
+// Beside the rows: out of a node's side where nothing stands next to it there, or else through the gap between rows.
+function around(edge, from, to, frame) {
+  const side = to.row - from.row > 1 ? 1 : -1;
+  const x = side > 0 ? frame.right + (edge.track + 0.75) * TRACK : frame.left - (edge.track + 0.75) * TRACK;
+  const down = Math.sign(to.y - from.y) || 1;
+  const reach = (node) => node.x + (side * node.width) / 2;
+  const open = (node) => (side > 0 ? node.last : node.first);
+  const points = [];
+  if (open(from)) points.push([reach(from), from.y + 6 * down]);
+  else points.push([from.x + side * 14, from.y + (HEIGHT / 2) * down], [from.x + side * 14, from.y + (HEIGHT / 2 + 9) * down]);
+  points.push([x, points.at(-1)[1]]);
+  const end = open(to) ? to.y - 6 * down : to.y - (HEIGHT / 2 + 16) * down;
+  points.push([x, end]);
+  if (open(to)) points.push([reach(to), end]);
+  else points.push([to.x + side * 14, end], [to.x + side * 14, to.y - (HEIGHT / 2) * down]);
+  return { points, at: [x, (points[0][1] + end) / 2 + 4] };
+}
+
+function curve(points) {
+  return `M${points[0].join(" ")}C${points.slice(1).map((point) => point.join(" ")).join(" ")}`;
+}
+
+function rounded(points) {
+  let path = `M${points[0].join(" ")}`;
+  for (let index = 1; index < points.length - 1; index += 1) {
+    const [x, y] = points[index];
+    const towards = (other) => {
+      const length = Math.hypot(other[0] - x, other[1] - y) || 1, bend = Math.min(7, length / 2);
+      return `${x + ((other[0] - x) * bend) / length} ${y + ((other[1] - y) * bend) / length}`;
+    };
+    path += `L${towards(points[index - 1])}Q${x} ${y} ${towards(points[index + 1])}`;
+  }
+  return `${path}L${points.at(-1).join(" ")}`;
 }
 
 function told(edge) {
@@ -134,8 +168,8 @@ function box(node) {
   if (node.failed) kinds.push("failed");
   const counts = svg("text", { class: "counts", x: node.x, y: node.y + 12 });
   if (node.entered) counts.append(svg("tspan", { "data-entered": node.entered }, `× ${node.entered}`));
-  if (node.now > 0) counts.append(svg("tspan", { class: "is-now" }, `  ${node.now} now`));
-  if (node.failed) counts.append(svg("tspan", { class: "is-failed" }, `  ✗ ${node.failed}`));
+  if (node.now > 0) counts.append(svg("tspan", { class: "is-now", dx: 6 }, `${node.now} now`));
+  if (node.failed) counts.append(svg("tspan", { class: "is-failed", dx: 6 }, `✗ ${node.failed}`));
   return svg("g", { class: kinds.join(" "), "data-node": node.id },
     svg("rect", { x: node.x - node.width / 2, y: node.y - HEIGHT / 2, width: node.width, height: HEIGHT, rx: 7 }),
     svg("text", { class: "name", x: node.x, y: node.y + (node.entered ? -3 : 4) }, node.id),

@@ -64,7 +64,10 @@ function refresh(element, run) {
   failures.hidden = !run.failures.length;
   redraw(failures, run.failures, () => [...run.failures].reverse().map((one) => el("p", {}, el("b", {}, one.lane), ` ${one.kind}: ${one.message}`)));
   const stretches = flat(run.drawing);
-  redraw(element.querySelector(".graphs"), stretches, () => stretches.map(drawStretch));
+  redraw(element.querySelector(".graphs"), stretches, () => {
+    const [root, ...inner] = stretches.map(drawStretch);
+    return inner.length ? [root, el("div", { class: "inner" }, ...inner)] : [root];
+  });
 }
 
 // A graph and, below it, what its nodes opened: from the outside in.

@@ -17,10 +17,13 @@ export function remember(history) {
     return;
   }
   const before = kept.times.length;
-  kept.times.push(...history.times);
+  // Two answers may be under way at once, and tell the same steps.
+  const first = history.times.findIndex((time) => !before || time > kept.times[before - 1]);
+  if (first < 0) return;
+  kept.times.push(...history.times.slice(first));
   for (const [name, values] of Object.entries(history.busy)) {
     if (!kept.busy.has(name)) kept.busy.set(name, Array(before).fill(null));
-    kept.busy.get(name).push(...values);
+    kept.busy.get(name).push(...values.slice(first));
   }
   for (const [name, values] of kept.busy) {
     while (values.length < kept.times.length) values.push(null);
@@ -58,7 +61,7 @@ function used(data, span) {
     }
   }
   const what = chosen === "slots" ? "GPU slots" : "CPUs";
-  return room ? `${what} ${Math.round((100 * busy) / room)} % busy over the last ${duration(Math.min(span, kept.times.length))}` : "";
+  return room ? `${what} ${Math.round((100 * busy) / room)} % busy over the last ${duration(Math.min(span, data.now - kept.times[0]))}` : "";
 }
 
 function strip(worker) {

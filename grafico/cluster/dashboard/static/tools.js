@@ -22,7 +22,7 @@ export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
   if (hours) return minutes ? `${hours} h ${minutes} min` : `${hours} h`;
-  if (minutes) return minutes < 10 ? `${minutes} min ${whole % 60} s` : `${minutes} min`;
+  if (minutes) return minutes < 10 && whole % 60 ? `${minutes} min ${whole % 60} s` : `${minutes} min`;
   return `${whole} s`;
 }
 

@@ -1,0 +1,77 @@
+"""The dashboard without Bokeh, and the door itself."""
+
+import asyncio
+import json
+import sys
+import urllib.error
+import urllib.request
+
+from grafico.cluster import Pool, Profile, open_cluster
+from grafico.runs import RunPaths
+
+PROFILE = Profile(name="shown", dashboard=0, pools=(Pool(name="cpu", cpus=1, memory_mib=1000),))
+
+
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+
+def ask(url: str, **headers: str):
+    try:
+        with urllib.request.build_opener(Stay).open(urllib.request.Request(url, headers=headers), timeout=20) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def shown(tmp_path, questions):
+    """Return what a cluster of its own answers."""
+    paths = RunPaths(tmp_path / "run")
+    paths.create()
+
+    async def main():
+        async with open_cluster(PROFILE, paths.root) as cluster:
+            return await asyncio.to_thread(questions, cluster.dashboard_link)
+
+    return asyncio.run(main())
+
+
+def test_the_page_needs_no_bokeh(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh", None)  # as if it were not installed
+
+    def questions(link):
+        base, _, token = link.replace("/grafico?token=", " ").partition(" ")
+        return [ask(f"{base}{path}", Authorization=f"Bearer {token}") for path in
+                ("/grafico", "/grafico/data.json", "/status", "/health")]  # fmt: skip
+
+    page, data, status, health = shown(tmp_path, questions)
+    assert (page[0], data[0], health[0]) == (200, 200, 200)
+    assert json.loads(data[2])["dask"] == []
+    assert json.loads(data[2])["workers"][0]["name"] == "cpu"
+    assert status[0] == 404
+    assert b"grafico[dashboard]" in status[2]
+
+
+def test_the_token_is_taken_once_and_becomes_a_cookie(tmp_path):
+    def questions(link):
+        base, _, token = link.replace("/grafico?token=", " ").partition(" ")
+        entered = ask(f"{base}//elsewhere.example/?a=1&token={token}")
+        cookie = entered[1]["Set-Cookie"].partition(";")[0]
+        again = ask(f"{base}/grafico", Cookie=cookie)
+        forged = ask(f"{base}/grafico", Cookie=cookie[:-3])
+        foreign = ask(f"{base}/grafico", Cookie=cookie, Origin="http://127.0.0.1:9")
+        own = ask(f"{base}/grafico", Cookie=cookie, Origin=base)
+        since = ask(f"{base}/grafico/data.json?since=soon", Cookie=cookie)
+        proxy = ask(f"{base}/proxy/8787/127.0.0.1/status", Cookie=cookie)
+        return token, entered, again, forged, foreign, own, since, proxy
+
+    token, entered, again, forged, foreign, own, since, proxy = shown(tmp_path, questions)
+    assert entered[0] == 303
+    assert entered[1]["Location"] == "/elsewhere.example/?a=1"  # never another host, and no token
+    attributes = {part.strip().lower().partition("=")[0] for part in entered[1]["Set-Cookie"].split(";")[1:]}
+    assert {"httponly", "samesite", "path"} <= attributes
+    assert "samesite=strict" in entered[1]["Set-Cookie"].lower()
+    assert [answer[0] for answer in (again, forged, foreign, own, since, proxy)] == [200, 401, 403, 200, 400, 404]
+    assert "default-src 'none'" in again[1]["Content-Security-Policy"]
+    assert token.encode() not in again[2]
