@@ -44,6 +44,8 @@ class WorkerSpec:
     """Label of the host that it belongs to; empty in a controller's own local cluster."""
     mps: bool = False
     """Whether its processes share the GPU through NVIDIA's multi-process service."""
+    mps_optional: bool = False
+    """Whether it works without that service if it does not start."""
     pin_cpus: bool = False
     cpu_set: tuple[int, ...] = ()
     """Processors of this machine that are its own, where calculations are pinned; empty: all that the process has."""
@@ -272,7 +274,8 @@ def _workers(profile: Profile, pool: Pool, share: Share, label: str) -> list[Wor
                 threads=threads,
                 simulated=pool.simulated,
                 preload=() if pool.simulated else pool.preload,
-                mps=pool.mps,
+                mps=bool(pool.mps),
+                mps_optional=pool.mps == "try",
                 **common,  # type: ignore[arg-type]
             )
         )

@@ -38,20 +38,23 @@ class ProcessRow(NamedTuple):
     """Resident memory, bytes."""
 
 
-def die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int, *, watch: bool = True) -> None:
     """See to it that this process ends when ``parent``, which started it, does.
 
     Parameters
     ----------
     parent
         The process id that the parent says it has: if another one is the parent by now, it is dead already.
+    watch
+        Have a thread watch it as well, for systems where the kernel does not; not for what another program replaces.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-    threading.Thread(target=_watch, args=(parent,), name="grafico-parent-watch", daemon=True).start()
+    if watch:
+        threading.Thread(target=_watch, args=(parent,), name="grafico-parent-watch", daemon=True).start()
 
 
 def _watch(parent: int) -> None:

@@ -60,7 +60,10 @@ class Pool(Model):
         default="auto", description="memory of one GPU, MiB; `auto`: as the driver says"
     )
     gpu_context_mib: int = Field(default=512, ge=0, description="what a warm process keeps of a real GPU's memory, MiB")
-    mps: bool = Field(default=False, description="start NVIDIA's multi-process service with the workers")
+    mps: bool | Literal["try"] = Field(
+        default=False,
+        description="start NVIDIA's multi-process service with the workers; `try`: go on without it if it does not start",
+    )
     cpus: Auto | Annotated[int, Field(ge=1, le=4096, strict=True)] = Field(
         default="auto", description="CPU threads of the pool on one host; `auto`: all that the machine allows"
     )
