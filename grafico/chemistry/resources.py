@@ -8,7 +8,7 @@ from grafico.atoms.elements import atomic_number
 from grafico.calculations import FailureKind, Resources, Rung
 from grafico.chemistry.request import GpuChoice, Level
 
-__all__ = ["GPU_FROM", "LADDER", "Kind", "basis_functions", "dft_resources"]
+__all__ = ["GPU_FROM", "LADDER", "Kind", "basis_functions", "dft_resources", "typical_seconds"]
 
 Kind: TypeAlias = Literal["single_point", "optimization", "frequencies", "tddft", "analysis"]
 
@@ -67,8 +67,7 @@ def dft_resources(
         memory += 12 * len(atoms) * 3 * n * n * 8 / 2**20
     elif kind == "tddft":
         memory += 100 * n * n * 8 / 2**20
-    seconds = _SECONDS[kind] * max(0.02, (n / 140) ** 3) * (5.0 if level.solvent else 1.0)
-    seconds *= 1.0 if level.density_fit else 2.0
+    seconds = _seconds(n, level, kind)
     memory = max(2048.0, memory)
     # On a GPU the matrices are its own; the host holds what goes to and fro, and integrals that the card has no room for.
     on_host = memory if placement == "none" else max(2048.0, min(memory, 3000 + three_index / 2))
@@ -81,6 +80,18 @@ def dft_resources(
         walltime_s=max(1800.0, _SAFETY * (seconds if placement == "none" else seconds / _GPU_FASTER)),
         walltime_without_gpu_s=0.0 if placement == "none" else max(1800.0, _SAFETY * seconds),
     )
+
+
+def typical_seconds(atoms: ConceptualAtoms, level: Level, kind: Kind, *, gpu: GpuChoice = "auto") -> float:
+    """Return about how long a calculation takes, s: within a factor of three as a rule, for planning only."""
+    n = basis_functions(atoms, level.basis)
+    seconds = _seconds(n, level, kind)
+    return seconds if gpu == "none" or (gpu == "auto" and n < GPU_FROM) else seconds / _GPU_FASTER
+
+
+def _seconds(n: int, level: Level, kind: Kind) -> float:
+    seconds = _SECONDS[kind] * max(0.02, (n / 140) ** 3) * (5.0 if level.solvent else 1.0)
+    return seconds * (1.0 if level.density_fit else 2.0)
 
 
 def _surface_memory(atoms: ConceptualAtoms, level: Level) -> float:

@@ -36,6 +36,10 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; create and submit nothing.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Of a sweep, only the I-th of N shards; `table` merges them."),
+    ] = None,
     runs_dir: RunsFolder = Path("runs"),
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="FOLDER", help="Make exactly this the run's folder.")
@@ -47,7 +51,7 @@ def run(
     quiet: Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a job file.
+    """Run a job file; one with a matrix is a sweep, with a lane for each member and one table.
 
     Ctrl-C once: nothing more starts, what runs may finish. Twice: what runs is killed. `grafico resume` goes on.
     """
@@ -59,7 +63,13 @@ def run(
     if folder is not None and or_resume and not dry_run and (folder / "manifest.json").is_file():
         _go_on(folder, job, cluster, requeue=requeue, quiet=quiet, as_json=as_json)
         return
-    prepared = prepare(job, overrides or (), name=name, cluster=cluster)
+    part = None
+    if shard is not None:
+        from grafico.jobs.sweeps import Shard
+
+        part = Shard.parse(shard)
+    tell = None if quiet else say
+    prepared = prepare(job, overrides or (), name=name, cluster=cluster, shard=part, say=tell)
     if dry_run:
         _dry_run(prepared, as_json=as_json)
         return
@@ -76,7 +86,8 @@ def resume(
     run_name: RunName,
     *,
     lane: Annotated[
-        str | None, typer.Option("--lane", metavar="LANE", help="Try only this failed lane again (see `explain`).")
+        list[str] | None,
+        typer.Option("--lane", metavar="LANE", help="Try only this failed lane again (see `explain`); may be repeated."),
     ] = None,
     from_node: Annotated[
         str | None, typer.Option("--from", metavar="NODE", help="Go on from this node; what followed is walked again.")
@@ -105,7 +116,7 @@ def resume(
         return go_on(
             path,
             watcher,
-            lane=lane,
+            lanes=lane or (),
             from_node=from_node,
             keep_failures=keep_failures,
             take_over=take_over,

@@ -32,6 +32,15 @@ class Foreseen:
     resources: Resources
     count: int = 1
     label: str = ""
+    seconds: float | None = None
+    """What one takes as a rule, where that can be told."""
+    lane: str = ""
+    """Those of one name are a chain in each of ``count`` lanes, beside the lanes of other names; one without a name
+    waits for all that come before it."""
+    waits: bool = False
+    """Whether it waits for all that come before it although it has a lane."""
+    identity: str = ""
+    """The same for calculations of the same input, in other jobs as well, where that can be told: they run once."""
 
 
 class WalkStep(NodeStep):

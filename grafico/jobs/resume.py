@@ -1,8 +1,9 @@
 """Going on with a run: what is done again, what is reused, and what became of the calculations left behind."""
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from grafico.cluster import Profile
+from grafico.cluster.private import still_there
 from grafico.errors import BadInput, ReplayMismatch, RunError
 from grafico.jobs.catalog import load_graph
 from grafico.jobs.document import Document
@@ -19,7 +21,7 @@ from grafico.jobs.provenance import Knowledge
 from grafico.jobs.request import validate_request
 from grafico.jobs.schema import Job
 from grafico.jobs.settle import Ended, read_tables, settled
-from grafico.jobs.sweeps import Roster, has_roster, sweep_graph
+from grafico.jobs.sweeps import Roster, has_roster, lane_named, sweep_graph
 from grafico.jobs.watching import Watcher
 from grafico.runs import OutcomeStore, Run, RunRecorder, end_orphans, plan_resume
 
@@ -33,7 +35,7 @@ def resume(
     path: Path,
     watcher: Watcher,
     *,
-    lane: str | None = None,
+    lanes: Sequence[str] = (),
     from_node: str | None = None,
     keep_failures: bool = False,
     take_over: bool = False,
@@ -45,8 +47,8 @@ def resume(
     ----------
     path
         Its folder.
-    lane
-        Try only this failed lane again.
+    lanes
+        Try only these failed lanes again; of a sweep, members.
     from_node
         Walk again from this node on.
     keep_failures
@@ -63,10 +65,11 @@ def resume(
     GraficoError
         As :func:`grafico.jobs.launch.carry_out`.
     """
-    if keep_failures and (lane is not None or from_node is not None):
+    if keep_failures and (lanes or from_node is not None):
         raise BadInput("--keep-failures excludes --lane and --from", hint="leave one of them out")
     run = Run.open(path)
     job, graph, request, profile = _thaw(run, cluster)
+    lane = [lane_named(run, name) for name in lanes] or None
     stale = _stale(run)
     for line in _report(stale, job):
         watcher.say(line)
@@ -76,7 +79,9 @@ def resume(
         return Ended(run=run, tables=read_tables(run.paths), nothing_to_do=True)
 
     async def before(recorder: RunRecorder, watcher: Watcher) -> None:
-        for started in await end_orphans(run.paths, patience=PATIENCE_S):
+        # What a standing cluster still computes for the run is found again there; elsewhere, nobody would.
+        spared = await asyncio.to_thread(still_there, run.paths.root, profile)
+        for started in await end_orphans(run.paths, patience=PATIENCE_S, spared=spared):
             watcher.say(f"ended {started.label or started.key[:12]}, which an earlier controller had left running")
         # Planned anew: now nobody else can add to the journal.
         plan = recorder.plan(lane=lane, from_node=from_node, keep_failures=keep_failures, stale=again)

@@ -12,6 +12,7 @@ may still end it.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from grafico.calculations import Json
 from grafico.errors import RunError
@@ -22,6 +23,9 @@ from grafico.runs.segments import Tail, read_journal
 __all__ = ["ResumePlan", "Retry", "make_plan", "match_lane", "plan_resume"]
 
 ENDS = frozenset({"lane_end", "end"})
+
+Within: TypeAlias = frozenset[str] | None
+"""Lanes that something is limited to; None: it is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +97,7 @@ class ResumePlan:
 def plan_resume(
     run: Run,
     *,
-    lane: str | None = None,
+    lane: str | Sequence[str] | None = None,
     from_node: str | None = None,
     keep_failures: bool = False,
     stale: Collection[str] = (),
@@ -105,7 +109,8 @@ def plan_resume(
     run
         The run; read without a lock.
     lane
-        Only failures in this lane and the lanes below: its path, the end of it, or a member key, if only one lane matches.
+        Only failures in this lane, or in these, and the lanes below: each its path, the end of it, or a member key, if only
+        one lane matches.
     from_node
         Instead of failures: everything from the first entering of this node on, in each lane that entered it.
     keep_failures
@@ -129,14 +134,14 @@ def make_plan(
     state: Effective,
     tail: Tail,
     *,
-    lane: str | None = None,
+    lane: str | Sequence[str] | None = None,
     from_node: str | None = None,
     keep_failures: bool = False,
     stale: Collection[str] = (),
 ) -> ResumePlan:
     """Work out the same from a journal that has been read already; ``tail`` is where that ended."""
     cone = Cone(state)
-    within = None if lane is None else match_lane(cone.known_lanes(), lane)
+    within = None if lane is None else _matched(cone.known_lanes(), (lane,) if isinstance(lane, str) else lane)
     failures = [fact for fact in state if fact.kind == "compute" and fact.data.get("status") == "failure"]
     if from_node is not None:
         cone.from_node(from_node, within)
@@ -234,7 +239,7 @@ class Cone:
             lane, above = above, parent_of(above)
         return False
 
-    def from_node(self, node: str, within: str | None) -> None:
+    def from_node(self, node: str, within: Within) -> None:
         """Do again everything from the first entering of a node on, in each lane that entered it."""
         found = False
         for lane in sorted(self.lanes, key=lambda path: path.count("/")):
@@ -245,10 +250,10 @@ class Cone:
         if not found:
             nodes = {f.data.get("node") for lane, facts in self.lanes.items() if inside(lane, within) for f in facts}
             listed = ", ".join(sorted(str(n) for n in nodes if n)) or "none yet"
-            where = f" in lane {within}" if within else ""
+            where = f" in {'lane' if len(within) == 1 else 'lanes'} {listing(sorted(within))}" if within else ""
             raise RunError(f"the node {node!r} was not entered{where}; entered were: {listed}")
 
-    def own_failures(self, within: str | None) -> None:
+    def own_failures(self, within: Within) -> None:
         """Do again the last node of walks that failed by themselves: an error in a node, a router without an answer."""
         deepest_first = sorted(self.lanes, key=lambda path: (-path.count("/"), path))
         for lane in deepest_first:
@@ -303,9 +308,20 @@ class Cone:
         return ""
 
 
-def inside(lane: str, within: str | None) -> bool:
-    """Whether a lane is the one given or below it."""
-    return within is None or lane == within or lane.startswith(f"{within}/")
+def inside(lane: str, within: Within) -> bool:
+    """Whether a lane is one of those given or below it."""
+    if within is None or lane in within:
+        return True
+    above = parent_of(lane)
+    while above:
+        if above in within:
+            return True
+        above = parent_of(above)
+    return False
+
+
+def _matched(known: Sequence[str], wanted: Iterable[str]) -> frozenset[str]:
+    return frozenset(match_lane(known, one) for one in wanted)
 
 
 def reason(fact: Fact) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -223,7 +223,7 @@ class RunRecorder:
     def plan(
         self,
         *,
-        lane: str | None = None,
+        lane: str | Sequence[str] | None = None,
         from_node: str | None = None,
         keep_failures: bool = False,
         stale: Collection[str] = (),

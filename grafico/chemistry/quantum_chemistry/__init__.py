@@ -1,6 +1,13 @@
 """The quantum chemistry graph."""
 
-from grafico.chemistry.quantum_chemistry.graph import GRAPH, check_plan, check_request, foresee, foresee_plan
+from grafico.chemistry.quantum_chemistry.graph import (
+    GRAPH,
+    check_plan,
+    check_request,
+    foresee,
+    foresee_plan,
+    identity_of,
+)
 from grafico.chemistry.quantum_chemistry.request import QCPlan, QCRequest, QCResult, Task, Vibrations
 from grafico.chemistry.quantum_chemistry.state import QCState
 
@@ -16,4 +23,5 @@ __all__ = [
     "check_request",
     "foresee",
     "foresee_plan",
+    "identity_of",
 ]

@@ -1,7 +1,10 @@
 """The quantum chemistry graph: which steps may follow which, and when they may not."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
+
+from pydantic import BaseModel
 
 from grafico.atoms import ConceptualAtoms
 from grafico.calculations import Calculation
@@ -23,11 +26,11 @@ from grafico.chemistry.quantum_chemistry.nodes import (
 )
 from grafico.chemistry.quantum_chemistry.request import QCPlan, QCRequest, QCResult, Task
 from grafico.chemistry.quantum_chemistry.state import QCState
-from grafico.chemistry.resources import Kind, dft_resources
+from grafico.chemistry.resources import Kind, dft_resources, typical_seconds
 from grafico.chemistry.validation import check_excited_states, check_level
 from grafico.graphs import Foreseen, Graph, Guard, Node
 
-__all__ = ["GRAPH", "check_plan", "check_request", "foresee", "foresee_plan"]
+__all__ = ["GRAPH", "check_plan", "check_request", "foresee", "foresee_plan", "identity_of"]
 
 
 def _may_leave(state: QCState) -> bool:
@@ -138,15 +141,54 @@ def foresee(request: QCRequest) -> Sequence[Foreseen]:
     return foresee_plan(request, resolve_molecule(request.molecule))
 
 
-def foresee_plan(plan: QCPlan, atoms: ConceptualAtoms, *, count: int = 1, label: str = "") -> Sequence[Foreseen]:
-    """Return the calculations of ``count`` lanes on structures like ``atoms``."""
-    found = []
+def foresee_plan(
+    plan: QCPlan,
+    atoms: ConceptualAtoms,
+    *,
+    count: int = 1,
+    label: str = "",
+    lane: str = "",
+    waits: bool = False,
+    of: str = "",
+) -> Sequence[Foreseen]:
+    """Return the calculations of ``count`` lanes on structures like ``atoms``.
+
+    Parameters
+    ----------
+    lane, waits
+        As for :class:`~grafico.graphs.Foreseen`.
+    of
+        What the structures follow from, where that is more than ``atoms``; the same text for the same ones.
+    """
+    found: list[Foreseen] = []
+    origin = identity_of(of or atoms.model_dump_json())
+    optimized = identity_of(origin, plan.level, plan.max_steps, plan.thresholds)
     for task, (kind, calculation) in _CALCULATIONS.items():
         if task in plan.tasks:
             level = plan.level_of_excited_states if task == "tddft" else plan.level
             needs = dft_resources(atoms, level, kind, gpu=plan.gpu, cpus=plan.cpus)
-            found.append(Foreseen(calculation, needs, count=count, label=f"{label}{calculation.name}"))
+            before = task in {"single_point", "optimize"} or "optimize" not in plan.tasks
+            about = plan.excited_states if task == "tddft" else ""
+            own = (plan.max_steps, plan.thresholds) if task == "optimize" else ()
+            found.append(
+                Foreseen(
+                    calculation,
+                    needs,
+                    count=count,
+                    label=f"{label}{calculation.name}",
+                    seconds=typical_seconds(atoms, level, kind, gpu=plan.gpu),
+                    lane=lane,
+                    waits=waits and not found,
+                    identity=identity_of(calculation.name, origin if before else optimized, level, about, *own),
+                )
+            )
     return found
+
+
+def identity_of(*parts: object) -> str:
+    """Return a text that is the same for the same parts: texts, numbers and models."""
+    told = [part.model_dump_json() if isinstance(part, BaseModel) else str(part) for part in parts]
+    return sha256("\0".join(told).encode()).hexdigest()
 
 
 _CALCULATIONS: dict[Task, tuple[Kind, Calculation[Any, Any]]] = {

@@ -3,7 +3,7 @@
 from grafico.jobs.sweeps.graph import SweepResult, row_file, sweep_graph, sweep_table
 from grafico.jobs.sweeps.load import Sweep, SweepLane, load_sweep
 from grafico.jobs.sweeps.members import MAX_MEMBERS, Member, Shard
-from grafico.jobs.sweeps.roster import Roster, RosterLane, has_roster, write_roster
+from grafico.jobs.sweeps.roster import Roster, RosterLane, has_roster, lane_named, write_roster
 
 __all__ = [
     "MAX_MEMBERS",
@@ -15,6 +15,7 @@ __all__ = [
     "SweepLane",
     "SweepResult",
     "has_roster",
+    "lane_named",
     "load_sweep",
     "row_file",
     "sweep_graph",

@@ -21,7 +21,7 @@ from grafico.jobs.sweeps.load import Sweep
 from grafico.runs import Run, RunPaths
 from grafico.runs.files import disk_errors
 
-__all__ = ["Roster", "RosterLane", "has_roster", "write_roster"]
+__all__ = ["Roster", "RosterLane", "has_roster", "lane_named", "write_roster"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,15 @@ def write_roster(sweep: Sweep, paths: RunPaths) -> tuple[dict[str, Json], dict[s
 def has_roster(run: Run) -> bool:
     """Whether a run is a sweep."""
     return "sweep" in run.job
+
+
+def lane_named(run: Run, name: str) -> str:
+    """Return the lane that a name means: of a sweep, a member that shares another's lane has that one."""
+    if not has_roster(run):
+        return name
+    member, slash, below = name.partition("/")
+    roster = Roster(run)
+    return name if member in roster.keys else f"{roster.aliases.get(member, member)}{slash}{below}"
 
 
 class Roster:
