@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,19 +57,24 @@ async def open_cluster(
     from grafico.cluster.dask_cluster import Watcher, running_cluster
     from grafico.cluster.lanes import Cluster
     from grafico.cluster.launch import last_words
+    from grafico.cluster.mps import shared_gpus
 
     scratch = Path(tempfile.mkdtemp(prefix="grafico-"))
     try:
         cluster = Cluster(profile, specs, Path(run_root), lambda name: last_words(scratch, name))
         watcher = Watcher(specs, cluster.worker_up, cluster.worker_down)
-        async with running_cluster(
-            profile, specs, watcher, scratch, cluster.worker_given_up, source=cluster
-        ) as running:
-            cluster.connect(running)
-            try:
-                await cluster.ready()
-                yield cluster
-            finally:
-                await cluster.kill()
+        async with shared_gpus(specs, scratch) as shared:
+            for problem in shared.problems:
+                say(f"note: goes on without NVIDIA's multi-process service: {problem}")
+            ready = [replace(spec, environment=shared.of(spec)) for spec in specs]
+            async with running_cluster(
+                profile, ready, watcher, scratch, cluster.worker_given_up, source=cluster
+            ) as running:
+                cluster.connect(running)
+                try:
+                    await cluster.ready()
+                    yield cluster
+                finally:
+                    await cluster.kill()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

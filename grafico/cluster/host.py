@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from grafico.cluster.certificates import security, tls_paths
 from grafico.cluster.connection import ClusterFolder, Connection, differences, read_connection, versions_here
 from grafico.cluster.launch import Surroundings, WorkerProcess, last_words
 from grafico.cluster.layout import WorkerSpec, lay_out, lay_out_host
+from grafico.cluster.mps import shared_gpus
 from grafico.cluster.origin import Origin, end_of_allocation, own_job
 from grafico.cluster.orphans import die_with_parent
 from grafico.errors import GraficoError
@@ -135,7 +137,11 @@ class Host:
 
         arguments = security(self._around.tls).get_connection_args("worker")
         remote = rpc(self._connection.scheduler, connection_args=arguments, timeout=ANSWER_S)
-        async with remote, _shared_gpus(self._workers.values(), self._around):
+        async with remote, shared_gpus([worker.spec for worker in self._workers.values()], self._around.logs) as shared:
+            for problem in shared.problems:
+                sys.stdout.write(f"goes on without NVIDIA's multi-process service: {problem}\n")
+            for worker in self._workers.values():
+                worker.spec = replace(worker.spec, environment=shared.of(worker.spec))
             await asyncio.gather(*(worker.start() for worker in self._workers.values()))
             try:
                 reason = await self._watch(remote, told)
@@ -190,11 +196,6 @@ class Host:
 
     def _give_up(self, name: str) -> None:
         self._given_up[name] = last_words(self._around.logs, name)
-
-
-@contextlib.asynccontextmanager
-async def _shared_gpus(workers: Any, around: Surroundings) -> Any:  # noqa: ARG001
-    yield
 
 
 if __name__ == "__main__":
