@@ -133,6 +133,8 @@ def calculate(order: Order, paths: RunPaths) -> Reply:
     os.chdir(scratch)
     # Engines fix their folder for temporary files when they are imported; here it goes when the process goes, however.
     os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    if order.code and order.code not in sys.path:
+        sys.path.append(order.code)
     calculation: Calculation[Any, Any] = load_calculation(task.reference)
     try:
         value = calculation.input_type.model_validate(task.input)

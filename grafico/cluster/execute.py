@@ -18,6 +18,7 @@ from pebble import ProcessExpired, ProcessFuture
 from grafico.calculations import CalculationTask, Failure, FailureKind
 from grafico.cluster import child
 from grafico.cluster.affinity import Cpus, bind, own_cpus
+from grafico.cluster.code import NOTHING, Code
 from grafico.cluster.hardware import blas_kernel
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.leases import lease_folder
@@ -106,7 +107,7 @@ class Service:
         self._table: tuple[float, dict[int, ProcessRow]] = (0.0, {})
         self._logs: dict[str, StartLog] = {}
 
-    def execute(self, ticket: str, task_json: str, run: str) -> str:
+    def execute(self, ticket: str, task_json: str, run: str, code: Code = NOTHING) -> str:
         """Run one attempt; returns a :class:`Reply` as JSON."""
         task = CalculationTask.model_validate_json(task_json)
         begun = time.monotonic()
@@ -120,7 +121,7 @@ class Service:
                 return Reply(key=task.key, digest=digest).model_dump_json()
             for left in reversed(range(STARTS)):
                 try:
-                    return self._run(running, task, paths)
+                    return self._run(running, task, paths, code)
                 except BrokenProcessPool:  # its process died before it was given the order
                     if not left:
                         raise
@@ -148,12 +149,12 @@ class Service:
         self._processes.close()
         self._guardian.close()
 
-    def _run(self, running: Running, task: CalculationTask, paths: RunPaths) -> str:
+    def _run(self, running: Running, task: CalculationTask, paths: RunPaths, code: Code) -> str:
         spec, resources = self.spec, task.resources
         part = taken(demand(resources, [spec]), spec) or {}
         whole = spec.is_gpu and resources.gpu == "exclusive"
         threads = threads_for(resources.cpus, spec)
-        kind = ProcessKind(task.family, threads, spec.device or spec.gpu or "cpu")
+        kind = ProcessKind(f"{task.family}{code.folder}{code.stamp}", threads, spec.device or spec.gpu or "cpu")
         warm = self._processes.take(kind, resources.memory_mib)
         if whole:
             self._processes.retire_idle()
@@ -168,6 +169,7 @@ class Service:
             device="gpu" if spec.device else "cpu",
             gpu_memory_mib=part.get("vram_mib", 0),
             preload=spec.preload,
+            code=code.folder,
         )
         healthy = False
         begun = time.monotonic()
@@ -341,11 +343,11 @@ def serve(service: Service) -> None:
     _service = service
 
 
-def execute(ticket: str, task_json: str, run: str) -> str:
-    """Run one attempt at a calculation: the Dask task."""
+def execute(ticket: str, task_json: str, run: str, code: str = "") -> str:
+    """Run one attempt at a calculation: the Dask task. What is not installed comes with where it is (``Code``, JSON)."""
     if _service is None:
         raise RuntimeError("this Dask worker was not started by grafico")
-    return _service.execute(ticket, task_json, run)
+    return _service.execute(ticket, task_json, run, Code.model_validate_json(code) if code else NOTHING)
 
 
 def cancel(ticket: str) -> None:

@@ -20,6 +20,7 @@ class Order(Model):
     device: str = Field(description="cpu or gpu")
     gpu_memory_mib: int = Field(ge=0, description="share of the GPU's memory")
     preload: tuple[str, ...] = ()
+    code: str = Field(default="", description="folder that the calculation's module is in, if it is not installed")
 
 
 class LeaseOrder(Model):

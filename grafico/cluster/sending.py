@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, load_calculation
+from grafico.cluster.code import NOTHING, code_of
 from grafico.cluster.execute import execute
 from grafico.cluster.link import Link
 from grafico.cluster.order import Reply
@@ -96,11 +97,14 @@ class Sender:
         assert self.link is not None
         work.sent += 1
         work.ticket = ticket_name(work.task, self._run, work.sent)
+        # Workers that were started from here find what is found here.
+        code = code_of(work.task.reference) if self.link.standing else NOTHING
         work.future = self.link.client.submit(
             execute,
             work.ticket,
             work.task.model_dump_json(),
             str(self._paths.root),
+            code.model_dump_json() if code else "",
             key=work.ticket,
             workers=[address],
             allow_other_workers=False,
