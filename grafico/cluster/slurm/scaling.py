@@ -204,4 +204,5 @@ def _decision(ledger: _Ledger) -> Decision:
         if spare > 0 and not pool.pending and pool.quiet_s >= pool.idle_limit_s:
             retire.append(host.label)
             spare -= 1
-    return Decision(len(staying) + ledger.added - len(retire), ledger.added, tuple(retire))
+    wanted = max(pool.scale.min, len(staying) + ledger.added - len(retire))
+    return Decision(wanted, ledger.added, tuple(retire))
