@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from grafico.cli import bench, cluster, doctor, graphs, kb, look, run, submit
+from grafico.cli import ask, bench, cluster, doctor, graphs, kb, look, run, submit
 from grafico.cli.output import Commands, close_pipe
 
 __all__ = ["app", "main"]
@@ -47,6 +47,8 @@ app.command("explain")(look.explain)
 app.add_typer(cluster.app, name="cluster", help="Clusters that several runs share.")
 app.add_typer(graphs.app, name="graph", help="The graphs that a job can name.")
 app.add_typer(kb.app, name="kb", help="The knowledge base.")
+app.command("ask")(ask.ask)
+app.command("mcp")(ask.mcp)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench", help="Benchmarks, as ratios on this machine.")
 

@@ -1,0 +1,1 @@
+"""Agents that act for people: sentences into jobs, and graphs as typed tools."""

@@ -1,0 +1,258 @@
+"""From a sentence to something that can be done: a model reads, gates dispose, code composes and checks.
+
+The model is asked for two small objects at most: what kind of thing is wanted, and its particulars. It never sees a
+coordinate, a file or a result, and nothing that it writes is shown as an answer.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from grafico.agent.grounding import kind_gates, wanted_gates
+from grafico.agent.wanted import KINDS, Kind, Molecule, Sentence, Wanted, compose
+from grafico.calculations import Json, Model
+from grafico.control.audit import AuditLog
+from grafico.control.client import ModelClient
+from grafico.control.prompt import Message, corrections
+from grafico.control.schemas import describe_schema
+from grafico.errors import BadInput
+from grafico.gates import Decision, Gate, Ruling
+
+__all__ = ["Asked", "Conversion", "Knowing", "Looking", "Reader", "prompts_for"]
+
+LONGEST = 4000
+SYSTEM = """You read requests of a computational chemist and fill in a form. Copy names, numbers and SMILES exactly as the
+request has them. Use null for what the request does not state. Never compute or invent anything."""
+
+
+class Conversion(Model):
+    """A conversion of units."""
+
+    value: float = Field(description="the number, as the request has it")
+    unit: str = Field(description="its unit, as the request has it")
+    to: str = Field(description="the unit wanted")
+
+
+class Looking(Model):
+    """Which run is asked about."""
+
+    run: str = Field(default="last", description="name of the run as the request has it; `last` for the newest")
+    about: Literal["status", "failures", "story"] = Field(
+        default="status", description="status: how it stands; failures: what failed and why; story: all that happened"
+    )
+
+
+class Knowing(Model):
+    """What is asked of the knowledge base."""
+
+    about: Literal["molecules", "calculations", "spectra", "runs"] = Field(description="what is listed")
+    molecule: str | None = Field(default=None, description="only this molecule, as the request has it")
+
+
+@dataclass
+class Asked:
+    """What became of a sentence."""
+
+    kind: Kind
+    job: Mapping[str, Json] | None = None
+    form: Model | None = None
+    """What the model filled in, after the gates."""
+    question: str = ""
+    """What the user has to say first; empty when all is clear."""
+    notes: list[str] = field(default_factory=list)
+    """What gates changed, and what was assumed."""
+
+
+class Reader:
+    """Reads sentences.
+
+    Parameters
+    ----------
+    client
+        The model.
+    audit
+        Where proposals and what gates made of them are logged.
+    """
+
+    def __init__(self, client: ModelClient, audit: AuditLog | None = None) -> None:
+        self.client = client
+        self.audit = audit or AuditLog()
+
+    async def read(self, sentence: str, *, cluster: str = "laptop") -> Asked:
+        """Return what a sentence asks for, or the question that has to be answered first.
+
+        Raises
+        ------
+        BadInput
+            The sentence is empty or too long.
+        ModelError
+            The model cannot be asked.
+        """
+        sentence = _checked(sentence)
+        kind = await self._form(sentence, Sentence, kind_gates(sentence), "kind")
+        found = kind.form.kind if isinstance(kind.form, Sentence) else "unclear"
+        if found == "unclear" or kind.question:
+            listed = "; ".join(f"{words}" for name, words in KINDS.items() if name != "unclear")
+            return Asked("unclear", question=f"I cannot tell what you want. I can do: {listed}.", notes=kind.notes)
+        if found == "compute":
+            return await self._compute(sentence, kind.notes, cluster)
+        forms: Mapping[str, type[Model]] = {
+            "convert_units": Conversion,
+            "inspect_run": Looking,
+            "ask_knowledge": Knowing,
+        }
+        asked = await self._form(sentence, forms[found], _gates_of(found, sentence), found)
+        return Asked(found, form=asked.form, question=asked.question, notes=kind.notes + asked.notes)
+
+    async def _compute(self, sentence: str, notes: list[str], cluster: str) -> Asked:
+        from grafico.chemistry.level import solvent_names
+        from grafico.chemistry.names import ALIASES, NAMES
+
+        gates = wanted_gates(sentence, [*NAMES, *ALIASES], solvent_names())
+        asked = await self._form(sentence, Wanted, gates, "calculation")
+        notes = notes + asked.notes
+        if asked.question or not isinstance(asked.form, Wanted):
+            return Asked("compute", form=asked.form, question=asked.question, notes=notes)
+        molecule, question = resolve(asked.form.molecule)
+        if question:
+            return Asked("compute", form=asked.form, question=question, notes=notes)
+        assumed = [
+            f"{name} is not stated: {value}"
+            for name, value in (("method", "b3lyp"), ("basis", "def2-svp"))
+            if getattr(asked.form, name) is None
+        ]
+        return Asked("compute", compose(asked.form, molecule, cluster=cluster), asked.form, notes=notes + assumed)
+
+    async def _form(self, sentence: str, form: type[Model], gates: Sequence[Gate[Any]], what: str) -> Asked:
+        """Have a form filled in; it goes back when it does not validate."""
+        messages = prompt_of(sentence, form)
+        schema = form.model_json_schema()
+        errors: tuple[str, ...] = ()
+        for left in reversed(range(1 + self.client.settings.corrections)):
+            answer = await self.client.ask(
+                [*messages, *corrections(errors)], schema, purpose="ask", where=what, repaired=bool(errors)
+            )
+            try:
+                value = form.model_validate(_tidied(answer, form))
+                break
+            except ValidationError as error:
+                errors = tuple(
+                    f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+                    for item in error.errors(include_url=False, include_context=False)[:5]
+                )
+                if not left:
+                    return Asked("unclear", question=f"I did not understand the {what}: please say it differently.")
+        disposed, decisions = self.audit.dispose(
+            gates, value, agent=self.client.settings.model, asked=f"{what}: {sentence[:200]}",
+            shown=value.model_dump(mode="json"),
+        )  # fmt: skip
+        return Asked("unclear", form=disposed, question=_question(decisions), notes=_notes(decisions))
+
+
+def prompts_for(sentence: str) -> list[list[Message]]:
+    """Return every prompt that a sentence may lead to: all that may leave the machine."""
+    sentence = _checked(sentence)
+    return [prompt_of(sentence, form) for form in (Sentence, Wanted, Conversion, Looking, Knowing)]
+
+
+def prompt_of(sentence: str, form: type[Model]) -> list[Message]:
+    """Return the conversation that asks for one form."""
+    lines = "\n".join(f"- {line}" for line in describe_schema(form.model_json_schema()))
+    asked = f"Request: {json.dumps(sentence, ensure_ascii=False)}\nFill in this form as one JSON object:\n{lines}"
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
+
+
+def resolve(text: str) -> tuple[Molecule, str]:
+    """Return the molecule that a name or a SMILES means, or a question."""
+    from grafico.chemistry.names import ALIASES, NAMES
+
+    name = " ".join(text.lower().split())
+    name = ALIASES.get(name, name)
+    if name in NAMES:
+        return Molecule(name=name), ""
+    if _is_smiles(text.strip()):
+        return Molecule(smiles=text.strip()), ""
+    from grafico.chemistry.level import closest
+
+    near = closest(name, [*NAMES, *ALIASES])
+    return (
+        Molecule(),
+        f"I do not know a molecule called {text.strip()!r} ({near or 'the table of names is small'}): give its SMILES.",
+    )
+
+
+def _is_smiles(text: str) -> bool:
+    if not text or " " in text:
+        return False
+    from grafico.atoms.optional import require
+
+    chem = require("rdkit.Chem", purpose="to read SMILES")
+    require("rdkit.RDLogger", purpose="to read SMILES").DisableLog("rdApp.*")
+    return chem.MolFromSmiles(text) is not None
+
+
+def _tidied(answer: Mapping[str, Json], form: type[Model]) -> dict[str, Json]:
+    """Leave out what says nothing, such as an empty text for something optional, and what the form does not have."""
+    required = {name for name, info in form.model_fields.items() if info.is_required()}
+    return {
+        name: value
+        for name, value in answer.items()
+        if name in form.model_fields and not (value in ("", "null", "none", "None") and name not in required)
+    }
+
+
+def _gates_of(kind: str, sentence: str) -> tuple[Gate[Any], ...]:
+    low = sentence.lower()
+
+    def conversion(value: Conversion) -> Decision[Conversion]:
+        number = f"{value.value:g}"
+        numbers = _numbers(low)
+        if value.value not in numbers:
+            if len(numbers) == 1:
+                fixed = value.model_copy(update={"value": numbers[0]})
+                return Decision(Ruling.CORRECT, fixed, "value", f"the sentence says {numbers[0]:g}, not {number}")
+            return Decision(Ruling.REFUSE, value, "value", "which number is to be converted?")
+        return Decision(Ruling.ACCEPT, value, "value")
+
+    def which(value: Looking) -> Decision[Looking]:
+        if value.run != "last" and value.run.lower() not in low:
+            return Decision(
+                Ruling.CORRECT, value.model_copy(update={"run": "last"}), "run", "no run is named: the last"
+            )
+        return Decision(Ruling.ACCEPT, value, "run")
+
+    def about(value: Knowing) -> Decision[Knowing]:
+        if value.molecule and value.molecule.lower() not in low:
+            fixed = value.model_copy(update={"molecule": None})
+            return Decision(Ruling.CORRECT, fixed, "molecule", f"the sentence does not say {value.molecule!r}")
+        return Decision(Ruling.ACCEPT, value, "molecule")
+
+    gates: Mapping[str, Any] = {"convert_units": conversion, "inspect_run": which, "ask_knowledge": about}
+    return (Gate(kind, gates[kind]),)
+
+
+def _numbers(low: str) -> list[float]:
+    import re
+
+    return [float(text) for text in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\d)", low)]
+
+
+def _question(decisions: Sequence[Decision[Any]]) -> str:
+    return next((decision.reason for decision in decisions if decision.ruling is Ruling.REFUSE), "")
+
+
+def _notes(decisions: Sequence[Decision[Any]]) -> list[str]:
+    words = {Ruling.CORRECT: "corrected", Ruling.FLAG: "unsure"}
+    return [f"{words[d.ruling]}: {d.gate}: {d.reason}" for d in decisions if d.ruling in words]
+
+
+def _checked(sentence: str) -> str:
+    sentence = " ".join(sentence.split())
+    if not sentence:
+        raise BadInput("the sentence is empty", hint='as in: grafico ask "UV/Vis spectrum of acetone in water"')
+    if len(sentence) > LONGEST:
+        raise BadInput(f"the sentence has {len(sentence)} characters; {LONGEST} are read at most")
+    return sentence

@@ -1,0 +1,301 @@
+"""Gates between what a model read out of a sentence and what the sentence says.
+
+Nothing counts that the sentence does not state. Words that the sentence does state, and that have one meaning, count
+even where the model passed over them.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from grafico.agent.wanted import Sentence, Wanted
+from grafico.gates import Decision, Gate, Ruling
+
+__all__ = ["kind_gates", "molecule_in", "wanted_gates"]
+
+TASKS: tuple[tuple[str, str], ...] = (
+    ("ensemble_spectrum", r"conformer|boltzmann|ensemble"),
+    ("ensemble_spectrum", r"\b(uv|uv[-/ ]?vis|absorption|electronic)\b.{0,20}\bspectr"),
+    ("excited_states", r"excited|excitation|td-?dft|\btda\b|singlet states|triplet states|vertical"),
+    ("frequencies", r"frequenc|vibration|infrared|\bir\b|zero-?point|free energy|enthalp|entrop|thermochem|gibbs"),
+    ("optimize", r"optimi[sz]|relax|minimi[sz]e|equilibrium geometr|minimum"),
+    ("analysis", r"charges\b|dipole|orbital|\bhomo\b|\blumo\b|population|bond order"),
+    ("energy", r"single[- ]point|\benergy\b|\benergies\b|\bscf\b"),
+)
+METHODS = (
+    "b3lyp", "pbe0", "pbe", "blyp", "bp86", "tpssh", "tpss", "r2scan", "m06-2x", "m06-l", "m06", "cam-b3lyp", "wb97x-d4",
+    "wb97x-d3", "wb97x-v", "wb97m-v", "hse06", "revpbe", "bhandhlyp", "lc-wpbe", "hf", "hartree-fock", "bhlyp",
+)  # fmt: skip
+BASES = (
+    "sto-3g", "3-21g", "6-31g", "6-31g*", "6-31g**", "6-31g(d)", "6-31g(d,p)", "6-31+g*", "6-311g", "6-311g*",
+    "6-311g**", "6-311g(d,p)", "6-311++g**", "def2-svp", "def2-svpd", "def2-tzvp", "def2-tzvpp", "def2-tzvpd", "def2-qzvp",
+    "cc-pvdz", "cc-pvtz", "cc-pvqz", "aug-cc-pvdz", "aug-cc-pvtz",
+)  # fmt: skip
+IONS = (
+    (r"\bdication\b", 2),
+    (r"\bdianion\b", -2),
+    (r"\bcation\b|protonated|radical cation", 1),
+    (r"(?<!c)(?<!de)\banion\b|deprotonated", -1),
+)
+MULTIPLICITIES = (("singlet", 1), ("doublet", 2), ("triplet", 3), ("quartet", 4), ("quintet", 5))
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+Check = Callable[[Wanted], Decision[Wanted]]
+
+
+def kind_gates(sentence: str) -> tuple[Gate[Sentence], ...]:
+    """Return the gates on what kind of thing a sentence asks for."""
+    low = sentence.lower()
+    convert = not _tasks(low) and _names_two_units(low)
+    inspect = bool(
+        re.search(
+            r"\b(run|job|lane)s?\b.*\b(fail|stand|status|finish|running|done|wrong|died|crash)|(why|what|did|how|is|show).*\b(last|latest|my|that|the) (run|job|lane)",
+            low,
+        )
+    )
+    knowledge = bool(
+        re.search(
+            r"knowledge|database|have we (ever )?(computed|calculated|done)|already (computed|calculated)|earlier results|previously",
+            low,
+        )
+    )
+
+    def check(value: Sentence) -> Decision[Sentence]:
+        told = [
+            name
+            for name, found in (("convert_units", convert), ("inspect_run", inspect), ("ask_knowledge", knowledge))
+            if found
+        ]
+        name = "kind"
+        if not told and value.kind != "compute" and _tasks(low) and value.kind != "ask_knowledge":
+            told = ["compute"]
+        if not told and value.kind == "compute" and not _tasks(low):
+            return Decision(Ruling.FLAG, value, name, "the sentence names nothing that could be computed")
+        if len(told) == 1 and told[0] != value.kind:
+            return Decision(Ruling.CORRECT, Sentence(kind=told[0]), name, f"the sentence's words mean {told[0]}")
+        return Decision(Ruling.ACCEPT, value, name)
+
+    return (Gate("kind", check),)
+
+
+UNIT = (
+    r"(ev|mev|hartrees?|ha|eh|kcal/mol|kj/mol|cm-1|cm\^-1|cm⁻¹|wavenumbers?|nm|nanomet(?:er|re)s?|bohrs?|å|angstroms?|"
+    r"debyes?|kelvin)"
+)
+
+
+def _names_two_units(low: str) -> bool:
+    """A number with its unit, and another unit."""
+    given = re.findall(rf"\d\s*{UNIT}(?![a-z0-9])", low)
+    return bool(given) and len(set(re.findall(rf"(?<![a-z]){UNIT}(?![a-z0-9])", low))) > 1
+
+
+def wanted_gates(sentence: str, molecules: Iterable[str], solvents: Iterable[str]) -> tuple[Gate[Wanted], ...]:
+    """Return the gates on a calculation that was read out of a sentence.
+
+    Parameters
+    ----------
+    sentence
+        What the user wrote.
+    molecules, solvents
+        Names that grafico knows.
+    """
+    low = sentence.lower()
+    known, liquids = sorted(molecules, key=len, reverse=True), sorted(solvents, key=len, reverse=True)
+    return (
+        Gate("tasks", lambda value: _check_tasks(value, low)),
+        Gate("solvent", lambda value: _check_named(value, "solvent", _solvent_in(low, liquids), low)),
+        Gate("molecule", lambda value: _check_molecule(value, sentence, known)),
+        Gate("method", lambda value: _check_named(value, "method", _one_of(METHODS, low), low)),
+        Gate("basis", lambda value: _check_named(value, "basis", _one_of(BASES, low), low)),
+        Gate("dispersion", lambda value: _check_named(value, "dispersion", _dispersion(low), low)),
+        Gate("charge", lambda value: _check_number(value, "charge", _charge(low))),
+        Gate("multiplicity", lambda value: _check_number(value, "multiplicity", _multiplicity(low))),
+        Gate("states", lambda value: _check_number(value, "states", _states(low))),
+        Gate("temperature", lambda value: _check_number(value, "temperature", _temperature(low))),
+    )
+
+
+def _tasks(low: str) -> list[str]:
+    found = [task for task, pattern in TASKS if re.search(pattern, low)]
+    if "ensemble_spectrum" in found:
+        found = [task for task in found if task in {"ensemble_spectrum", "frequencies"}]
+    # "free energy" and "excitation energy" are no energies by themselves.
+    if "energy" in found and len(found) > 1 and not re.search(r"single[- ]point", low):
+        found.remove("energy")
+    return list(dict.fromkeys(found))
+
+
+ORDER = ("energy", "optimize", "frequencies", "excited_states", "analysis", "ensemble_spectrum")
+
+
+def _check_tasks(value: Wanted, low: str) -> Decision[Wanted]:
+    told = sorted(_tasks(low), key=ORDER.index)
+    if not told:
+        if not value.tasks:
+            return Decision(Ruling.REFUSE, value, "tasks", "what should be computed?")
+        return Decision(
+            Ruling.FLAG, value, "tasks", f"the sentence does not say {', '.join(value.tasks)} in so many words"
+        )
+    if set(told) != set(value.tasks):
+        return _corrected(value, "tasks", {"tasks": tuple(told)}, f"the sentence's words mean {', '.join(told)}")
+    return Decision(Ruling.ACCEPT, value, "tasks")
+
+
+def molecule_in(sentence: str, known: Iterable[str]) -> list[str]:
+    """Return the known names in a sentence, longer ones first; a name within another one does not count."""
+    low = sentence.lower()
+    taken: list[tuple[int, int]] = []
+    found = []
+    for name in known:
+        for match in re.finditer(rf"(?<![a-z0-9]){re.escape(name.lower())}(?![a-z0-9])", low):
+            span = match.span()
+            # "in water" names a solvent.
+            before = low[: span[0]].rstrip()
+            if re.search(r"\b(in|solvent|solvated (in|by))( (liquid|bulk|implicit))?$", before):
+                continue
+            if not any(a < span[1] and span[0] < b for a, b in taken):
+                taken.append(span)
+                found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[Wanted]:
+    given = value.molecule.strip()
+    there = given and given.lower() in sentence.lower()
+    names = molecule_in(sentence, known)
+    smiles = [word for word in (w.strip(".,;:?!\"'`") for w in sentence.split()) if _looks_like_smiles(word)]
+    if len(smiles) == 1 and given != smiles[0]:
+        return _corrected(value, "molecule", {"molecule": smiles[0]}, f"{smiles[0]} is a SMILES in the sentence")
+    other = not smiles and len(names) == 1 and given.lower() != names[0].lower()
+    # A longer phrase may hold the name: "protonated pyridine" does, "methyl acetate" is another molecule.
+    if other and (not there or _more_than(given, names[0])):
+        return _corrected(value, "molecule", {"molecule": names[0]}, f"{names[0]!r} is the name in the sentence")
+    if not there:
+        return Decision(Ruling.REFUSE, value, "molecule", "which molecule? give a name or a SMILES")
+    return Decision(Ruling.ACCEPT, value, "molecule")
+
+
+def _more_than(given: str, name: str) -> bool:
+    rest = given.lower().replace(name.lower(), "").split()
+    plain = {
+        "the",
+        "a",
+        "an",
+        "molecule",
+        "of",
+        "neutral",
+        "gas-phase",
+        "gas",
+        "phase",
+        "radical",
+        "cation",
+        "anion",
+        "triplet",
+        "singlet",
+        "doublet",
+        "protonated",
+        "deprotonated",
+        "ground",
+        "state",
+    }
+    return all(word in plain for word in rest)
+
+
+def _looks_like_smiles(word: str) -> bool:
+    if len(word) < 2 or not re.fullmatch(r"[A-Za-z0-9@+\-\[\]()=#$/\\.%*]+", word):
+        return False
+    if re.search(r"[=#\[\]]|\(.*\)|[cnos]\d", word) and re.search(r"[CNOSPFcnos]", word):
+        return not re.search(r"\d-\d+g|g\(|\bd3\(", word.lower())
+    return bool(re.fullmatch(r"(?:C|N|O|S|P|F|Cl|Br|I){3,}", word))
+
+
+def _check_named(value: Wanted, field: str, told: list[str], low: str) -> Decision[Wanted]:
+    given = getattr(value, field)
+    if len(told) == 1:
+        if given is None or _bare(given) != _bare(told[0]):
+            return _corrected(value, field, {field: told[0]}, f"the sentence says {told[0]}")
+        return Decision(Ruling.ACCEPT, value, field)
+    if given is not None and (field == "solvent" or _bare(given) not in _bare(low) or not _bare(given)):
+        return _corrected(value, field, {field: None}, f"the sentence does not say {given!r}")
+    return Decision(Ruling.ACCEPT, value, field)
+
+
+def _one_of(known: Iterable[str], low: str) -> list[str]:
+    """Return the known names in a text, the longest where they overlap."""
+    found: list[tuple[int, int, str]] = []
+    for name in sorted(known, key=len, reverse=True):
+        for match in re.finditer(rf"(?<![a-z0-9+*\-]){re.escape(name)}(?![a-z0-9*(+])", low.replace("ω", "w")):
+            if not any(a < match.end() and match.start() < b for a, b, _ in found):
+                found.append((*match.span(), name))
+    names = dict.fromkeys(name for *_, name in found)
+    return ["hf" if name == "hartree-fock" else name for name in names]
+
+
+def _dispersion(low: str) -> list[str]:
+    if re.search(r"wb97x-d[34]|ωb97x-d[34]", low):
+        return []
+    match = re.search(r"\bd3\(?-?bj\)?|\bd3zero\b|\bd3\b|\bd4\b", low)
+    return [] if match is None else ["d4" if match.group() == "d4" else "d3zero" if "zero" in match.group() else "d3bj"]
+
+
+def _solvent_in(low: str, liquids: list[str]) -> list[str]:
+    found: list[str] = []
+    for name in liquids:
+        if re.search(
+            rf"\b(in|solvent:?|solvated (in|by)|aqueous)\b[^.;]{{0,25}}(?<![a-z0-9-]){re.escape(name)}(?![a-z0-9])", low
+        ) and not any(name in other for other in found):
+            found.append(name)
+    if not found and re.search(r"\baqueous\b|in water\b", low):
+        found = ["water"]
+    return found
+
+
+def _check_number(value: Wanted, field: str, told: float | None) -> Decision[Wanted]:
+    given = getattr(value, field)
+    if given == told:
+        return Decision(Ruling.ACCEPT, value, field)
+    said = f"the sentence says {told:g}" if told is not None else f"the sentence does not say {given}"
+    return _corrected(value, field, {field: told}, said)
+
+
+def _charge(low: str) -> int | None:
+    match = re.search(r"charge (?:of |is |= ?)?([+-]?\d+)|([+-]\d+) charge", low)
+    if match:
+        return int(match.group(1) or match.group(2))
+    return next((charge for pattern, charge in IONS if re.search(pattern, low)), None)
+
+
+def _multiplicity(low: str) -> int | None:
+    match = re.search(r"multiplicity (?:of |is |= ?)?(\d+)", low)
+    if match:
+        return int(match.group(1))
+    # "the lowest triplet states" are excited ones.
+    return next((n for word, n in MULTIPLICITIES if re.search(rf"\b{word}\b(?!.{{0,12}}(states|excit))", low)), None)
+
+
+def _states(low: str) -> int | None:
+    words = "|".join(WORDS)
+    match = re.search(
+        rf"\b(\d+|{words})\b(?: \w+){{0,2}} (?:excited |electronic |singlet |triplet )*(?:states|roots|excitations|transitions)\b",
+        low,
+    )
+    if not match:
+        return None
+    text = match.group(1)
+    return int(text) if text.isdigit() else WORDS.index(text) + 1
+
+
+def _temperature(low: str) -> float | None:
+    match = re.search(r"(\d+(?:\.\d+)?)\s*k(?:elvin)?\b", low)
+    if match:
+        return float(match.group(1))
+    celsius = re.search(r"(-?\d+(?:\.\d+)?)\s*°\s*c\b", low)
+    return round(float(celsius.group(1)) + 273.15, 2) if celsius else None
+
+
+def _corrected(value: Wanted, gate: str, changes: dict[str, object], reason: str) -> Decision[Wanted]:
+    return Decision(Ruling.CORRECT, value.model_copy(update=changes), gate, reason)
+
+
+def _bare(text: str) -> str:
+    return "".join(c for c in text.lower().replace("ω", "w") if c.isalnum() or c in "*+")
