@@ -1,5 +1,6 @@
 """How a dry run is shown."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from grafico.cli.output import out
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["print_plan"]
 
+MANY_WORKERS = 24
+
 
 def print_plan(plan: "Plan") -> None:
     """Print what a job would do."""
@@ -18,32 +21,73 @@ def print_plan(plan: "Plan") -> None:
 
     console = out()
     console.print(f"{plan.name}: dry run of {plan.job}; nothing is created or submitted")
+    if plan.members is not None:
+        print_lines(console, [_members(plan)])
     console.print("")
     print_lines(console, plan.outline)
     console.print("")
     workers = [
         (worker.name, worker.kind, worker.places, worker.memory_mib, worker.gpu_memory_mib or None)
-        for worker in plan.workers
+        for worker in plan.workers[:MANY_WORKERS]
     ]
+    more = f", the first {MANY_WORKERS} of {len(plan.workers)} workers" if len(plan.workers) > MANY_WORKERS else ""
     show_table(
         console,
-        f"profile {plan.profile}",
+        f"profile {plan.profile}{more}",
         ("worker", "kind", "slots or CPUs", "memory, MiB", "GPU memory, MiB"),
         workers,
     )
     if plan.calculations:
         rows = [
             (item.label, item.calculation, item.count, describe_resources(item.resources),
-             spell(item.resources.walltime_s), ", ".join(item.where), item.at_once, spell(item.bound_s))
+             spell(item.resources.walltime_s), _some(item.where), item.at_once, spell(item.bound_s))
             for item in plan.calculations
         ]  # fmt: skip
         columns = ("foreseen", "calculation", "count", "each needs", "walltime", "on", "at once", "at most")
         show_table(console, "calculations, if nothing fails", columns, rows)
-        console.print(
-            f"at most {spell(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
-        )
+        print_lines(console, _schedule(plan))
     lines = [f"engine {item.name}: {item.version or f'not installed; {item.get}'}" for item in plan.engines]
-    lines += [f"file {path}: found" for path in plan.files]
+    lines += [f"file {path}: found" for path in plan.files[:20]]
+    lines += [f"… and {len(plan.files) - 20} more files: found"] if len(plan.files) > 20 else []
     lines.append(f"knowledge base: the result {'is' if plan.persists else 'is not'} persisted")
     lines += [f"note: {note}" for note in plan.notes]
     print_lines(console, lines)
+
+
+def _members(plan: "Plan") -> str:
+    part = f" (of {plan.total_members:,} in the whole sweep)" if plan.total_members != plan.members else ""
+    lanes = "" if plan.lanes == plan.members else f", {plan.lanes:,} of them different"
+    shared = plan.foreseen - plan.distinct
+    same = f", {shared:,} of them the same as others" if shared else ""
+    return f"a sweep of {plan.members:,} members{part}{lanes}; {plan.foreseen:,} calculations are foreseen{same}"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} … ({len(names)} workers)"
+
+
+def _schedule(plan: "Plan") -> Iterator[str]:
+    from grafico.cli.progress import spell
+
+    bound, typical = plan.bound, plan.typical
+    if bound is None:
+        yield f"at most {spell(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
+        return
+    yield f"at most {spell(bound.makespan_s)} if each took all of its walltime"
+    shown = typical or bound
+    if typical is not None:
+        yield f"about {spell(typical.makespan_s)} if each takes what it takes as a rule"
+    if bound.cost is not None:
+        cost = bound.cost
+        hosts = ", ".join(
+            f"{count} {name if name == 'nodes' else f'of pool {name}'}" for name, count in cost.hosts.items()
+        )
+        yield (
+            f"hosts at once: {hosts or 'none'}; at most {cost.node_hours:,.1f} node-hours, "
+            f"{cost.gpu_hours:,.1f} GPU-hours, {cost.core_hours:,.0f} core-hours; waiting in the queue is not counted"
+        )
+    yield ""
+    yield f"how full the workers are, from the start to {spell(shown.makespan_s)}"
+    for line in shown.gantt:
+        yield f"  {line}"
+    yield ""

@@ -71,11 +71,11 @@ def run(
     tell = None if quiet else say
     prepared = prepare(job, overrides or (), name=name, cluster=cluster, shard=part, say=tell)
     if dry_run:
-        _dry_run(prepared, as_json=as_json)
+        _dry_run(prepared, tell, as_json=as_json)
         return
     from grafico.jobs.plan import admit
 
-    admit(prepared)
+    admit(prepared, tell)
     made = create_run(prepared, runs_dir, folder)
     if not quiet:
         say(f"run {made.name} in {near(made.paths.root)}")
@@ -143,11 +143,11 @@ def cancel(
         out().print(stopped["message"])
 
 
-def _dry_run(prepared: Any, *, as_json: bool) -> None:
+def _dry_run(prepared: Any, tell: Any, *, as_json: bool) -> None:
     from grafico.cli.plans import print_plan
     from grafico.jobs.plan import make_plan
 
-    plan = make_plan(prepared)
+    plan = make_plan(prepared, tell)
     if as_json:
         print_json(plan.model_dump(mode="json"))
     else:

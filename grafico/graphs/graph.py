@@ -34,6 +34,8 @@ class Foreseen:
     label: str = ""
     seconds: float | None = None
     """What one takes as a rule, where that can be told."""
+    seconds_without_gpu: float | None = None
+    """The same where it gets no GPU, if that is more."""
     lane: str = ""
     """Those of one name are a chain in each of ``count`` lanes, beside the lanes of other names; one without a name
     waits for all that come before it."""

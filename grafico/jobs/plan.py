@@ -1,7 +1,7 @@
 """The dry run: what a job would do, where, and for how long at most; nothing is created or submitted."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from pydantic import Field
@@ -9,17 +9,20 @@ from pydantic import Field
 from grafico.calculations import Model, Resources
 from grafico.cluster import Profile
 from grafico.cluster.layout import WorkerSpec, lay_out
-from grafico.cluster.placement import demand, placed, refusal, taken
+from grafico.cluster.placement import demand, placed, taken
 from grafico.errors import ProfileError
 from grafico.graphs import Foreseen
 from grafico.graphs.drawing import draw_graph
-from grafico.jobs.catalog import blame, extra_for
+from grafico.jobs.catalog import extra_for
 from grafico.jobs.files import files_of
+from grafico.jobs.forecast import Forecast, by_kind, forecast_of, refused, workers_of
 from grafico.jobs.launch import Prepared
+from grafico.jobs.load import LoadedJob
 from grafico.jobs.outline import graph_lines
-from grafico.jobs.provenance import store_of
+from grafico.jobs.schedule import Scheduled, at_most, schedule, typically
+from grafico.jobs.sweeps import sweep_graph
 
-__all__ = ["Engine", "Plan", "Planned", "Worker", "admit", "describe_resources", "make_plan"]
+__all__ = ["Engine", "Plan", "Planned", "Worker", "admit", "describe_resources", "foreseen_of", "make_plan"]
 
 
 class Worker(Model):
@@ -65,81 +68,159 @@ class Plan(Model):
     workers: tuple[Worker, ...]
     outline: tuple[str, ...]
     mermaid: str
+    members: int | None = Field(default=None, description="of a sweep, or of its shard")
+    total_members: int | None = Field(default=None, description="of the whole sweep")
+    lanes: int | None = Field(default=None, description="of a sweep: members that ask for the same share one")
     calculations: tuple[Planned, ...]
+    foreseen: int = Field(default=0, description="calculations, if nothing fails")
+    distinct: int = Field(
+        default=0, description="those of them that run, as far as it can be told that some are the same"
+    )
+    bound: Scheduled | None = Field(default=None, description="the schedule if each took all of its walltime")
+    typical: Scheduled | None = Field(
+        default=None, description="the schedule if each took about what it takes as a rule"
+    )
     engines: tuple[Engine, ...]
     files: tuple[str, ...]
-    walltime_bound_s: float = Field(
-        description="seconds, if each calculation took all of its walltime, one kind after another"
-    )
+    walltime_bound_s: float = Field(description="seconds, if each calculation took all of its walltime")
     persists: bool
     notes: tuple[str, ...] = ()
 
 
-def admit(prepared: Prepared) -> None:
+def admit(prepared: Prepared, say: Callable[[str], None] | None = None) -> None:
     """Refuse a job of which something can never run on its profile, before anything is created.
+
+    Parameters
+    ----------
+    say
+        Told how far it has come with the members of a sweep.
 
     Raises
     ------
     ProfileError
-        This machine lacks what the profile asks for, or no worker of it is large enough; names the nearest.
+        This machine lacks what the profile asks for, or no worker of it is large enough: names all that cannot run,
+        each with the nearest worker.
     """
-    profile = prepared.profile
-    workers = lay_out(profile)
-    for foreseen in foreseen_of(prepared):
-        if (error := refusal(foreseen.resources, workers, profile.name)) is not None:
-            raise ProfileError(f"{foreseen.label or foreseen.calculation.name}: {error.message}", hint=error.hint)
+    workers = workers_of(prepared.profile)
+    if (error := refused(forecast_of(prepared.loaded, say), workers, prepared.profile.name)) is not None:
+        raise error
 
 
 def foreseen_of(prepared: Prepared) -> Sequence[Foreseen]:
-    """Return the calculations that the graph foresees for the job."""
-    graph = prepared.loaded.graph
-    if graph.foresee is None:
-        return ()
-    with store_of(prepared.loaded.job), blame(prepared.loaded.job.graph, "the forecast"):
-        return tuple(graph.foresee(prepared.loaded.request))
+    """Return the calculations that the graph foresees for the job, those of all members of a sweep."""
+    return tuple(forecast_of(prepared.loaded))
 
 
-def make_plan(prepared: Prepared) -> Plan:
-    """Work out what a job would do.
+def make_plan(prepared: Prepared, say: Callable[[str], None] | None = None) -> Plan:
+    """Work out what a job would do, with a simulated schedule.
+
+    Parameters
+    ----------
+    say
+        Told how far it has come with the members of a sweep.
 
     Raises
     ------
     ProfileError
-        No worker of the profile can ever run a calculation that is foreseen.
+        No worker of the profile can ever run some of what is foreseen: names all of it.
     """
-    loaded, notes = prepared.loaded, []
-    workers, as_if = _workers(prepared.profile)
-    if as_if:
-        notes.append(f"planned as if the GPUs of the profile were here: {as_if}")
-    foreseen = foreseen_of(prepared)
-    if not foreseen:
-        notes.append(f"the graph {loaded.graph.id} foresees no calculations")
-    planned = tuple(_planned(item, workers, prepared.profile) for item in foreseen)
-    if any(item.resources.gpu != "none" for item in planned) and not any(worker.is_gpu for worker in workers):
-        notes.append("the profile has no GPU: calculations that could use one run on CPUs")
+    loaded, profile, sweep = prepared.loaded, prepared.profile, prepared.loaded.sweep
+    workers, as_if = _workers(profile)
+    forecast = forecast_of(loaded, say)
+    if (error := refused(forecast, workers, profile.name)) is not None:
+        raise error
+    planned = tuple(_planned(items, label, workers) for (label, _, _), items in by_kind(forecast).items())
+    bound = schedule(forecast, profile, workers, at_most)
+    can_tell = any(item.seconds is not None for item in forecast)
+    graph = loaded.graph if sweep is None else sweep_graph(loaded.graph, loaded.job)
     return Plan(
         job=str(loaded.path),
         name=loaded.job.name,
-        graph=loaded.graph.id,
-        graph_version=loaded.graph.version,
-        profile=prepared.profile.name,
+        graph=graph.id,
+        graph_version=graph.version,
+        profile=profile.name,
         workers=tuple(_worker(worker) for worker in workers),
         outline=tuple(graph_lines(loaded.graph)),
         mermaid=draw_graph(loaded.graph),
+        members=None if sweep is None else sweep.count,
+        total_members=None if sweep is None else sweep.total,
+        lanes=None if sweep is None else len(sweep.lanes),
         calculations=planned,
+        foreseen=forecast.count,
+        distinct=forecast.distinct,
+        bound=bound,
+        typical=schedule(forecast, profile, workers, typically) if can_tell else None,
         engines=tuple(_engine(family) for family in sorted({item.family for item in planned} - {"python"})),
-        files=tuple(str(path) for _, path in files_of(loaded.request)),
-        walltime_bound_s=sum(item.bound_s for item in planned),
+        files=_files(loaded),
+        walltime_bound_s=bound.makespan_s if bound else sum(item.bound_s for item in planned),
         persists=loaded.job.knowledge.persist,
-        notes=tuple(notes),
+        notes=tuple(_notes(prepared, forecast, workers, bound, as_if)),
     )
+
+
+def _files(loaded: LoadedJob) -> tuple[str, ...]:
+    if loaded.sweep is None:
+        return tuple(str(path) for _, path in files_of(loaded.request))
+    found = (path for _, request in loaded.sweep.requests() for _, path in files_of(request))
+    return tuple(dict.fromkeys(map(str, found)))
+
+
+def _notes(
+    prepared: Prepared, forecast: Forecast, workers: Sequence[WorkerSpec], bound: Scheduled | None, as_if: str
+) -> Iterator[str]:
+    """Yield what people should know of a plan."""
+    profile = prepared.profile
+    if as_if:
+        yield f"planned as if the GPUs of the profile were here: {as_if}"
+    if not forecast.count:
+        yield f"the graph {prepared.loaded.graph.id} foresees no calculations"
+    elif bound is None:
+        yield f"{forecast.count:,} calculations are too many to schedule one by one; the bound takes kind after kind"
+    wants_gpu = any(item.resources.gpu != "none" for item in forecast)
+    if wants_gpu and not any(worker.is_gpu for worker in workers):
+        yield "the profile has no GPU: calculations that could use one run on CPUs"
+    blind = dict.fromkeys(item.label or item.calculation.name for item in forecast if item.seconds is None)
+    if blind and any(item.seconds is not None for item in forecast):
+        yield f"how long these take as a rule is not known, and their walltime counts: {', '.join(list(blind)[:6])}"
+    lives = max((worker.walltime_s for worker in workers), default=0.0)
+    long = [lane for lane in forecast.lanes if lives and lane.longest_s > lives]
+    if long:
+        what = (
+            "the job"
+            if not long[0].key
+            else f"{len(long)} members ({', '.join(lane.key for lane in long[:4])}{' …' if len(long) > 4 else ''})"
+        )
+        yield (
+            f"{what} may take {spelled(max(lane.longest_s for lane in long))}, longer than a host lives "
+            f"({spelled(lives)}): each calculation fits, and the next one goes to another host"
+        )
+    if profile.kind == "slurm" and bound is not None:
+        own = profile.slurm_of_controller().walltime_s
+        if own and bound.makespan_s > own:
+            times = math.ceil(bound.makespan_s / own) - 1
+            yield f"a submitted controller lives {spelled(own)}: it may go back into the queue {times} times"
+    if prepared.loaded.sweep is not None and prepared.loaded.sweep.shard is not None:
+        yield "what members of different shards share is computed in each of them"
+
+
+def spelled(seconds: float) -> str:
+    """Return a duration in words: ``7 min 40 s``, ``12 h 46 min``."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minute} min" if minute else f"{hours} h"
+    if minutes:
+        return f"{minutes} min {second} s" if second else f"{minutes} min"
+    return f"{second} s"
 
 
 def _workers(profile: Profile) -> tuple[tuple[WorkerSpec, ...], str]:
     """Return the workers of a profile; where its GPUs are not here, as if they were, and why."""
     try:
-        return lay_out(profile), ""
+        return workers_of(profile), ""
     except ProfileError as error:
+        if profile.kind == "connect":
+            raise
         pools = tuple(
             pool.model_copy(update={"simulated": True, "gpus": 1 if pool.gpus == "auto" else pool.gpus})
             if pool.has_gpus
@@ -151,10 +232,9 @@ def _workers(profile: Profile) -> tuple[tuple[WorkerSpec, ...], str]:
         return lay_out(profile.model_copy(update={"pools": pools})), error.message
 
 
-def _planned(foreseen: Foreseen, workers: Sequence[WorkerSpec], profile: Profile) -> Planned:
-    resources, calculation = placed(foreseen.resources, workers), foreseen.calculation
-    if (error := refusal(resources, workers, profile.name)) is not None:
-        raise ProfileError(f"{foreseen.label or calculation.name}: {error.message}", hint=error.hint)
+def _planned(items: Sequence[Foreseen], label: str, workers: Sequence[WorkerSpec]) -> Planned:
+    first, count = items[0], sum(item.count for item in items)
+    resources, calculation = placed(first.resources, workers), first.calculation
     need = demand(resources, workers)
     at_once, where = 0, []
     for worker in workers:
@@ -162,16 +242,16 @@ def _planned(foreseen: Foreseen, workers: Sequence[WorkerSpec], profile: Profile
         if part is not None:
             at_once += min(worker.capacity[name] // amount for name, amount in part.items() if amount)
             where.append(worker.name)
-    rounds = math.ceil(foreseen.count / max(1, at_once))
+    rounds = math.ceil(count / max(1, at_once))
     return Planned(
-        label=foreseen.label or calculation.name,
+        label=label or calculation.name,
         calculation=calculation.name,
         version=calculation.version,
         family=calculation.family,
-        count=foreseen.count,
+        count=count,
         resources=resources,
         where=tuple(where),
-        at_once=min(at_once, foreseen.count),
+        at_once=min(at_once, count),
         bound_s=rounds * resources.walltime_s,
     )
 

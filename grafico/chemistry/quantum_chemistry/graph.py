@@ -177,6 +177,7 @@ def foresee_plan(
                     count=count,
                     label=f"{label}{calculation.name}",
                     seconds=typical_seconds(atoms, level, kind, gpu=plan.gpu),
+                    seconds_without_gpu=typical_seconds(atoms, level, kind, gpu="none"),
                     lane=lane,
                     waits=waits and not found,
                     identity=identity_of(calculation.name, origin if before else optimized, level, about, *own),
