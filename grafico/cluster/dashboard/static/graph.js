@@ -3,7 +3,7 @@
 
 import { el, svg } from "./tools.js";
 
-const ROW = 66, HEIGHT = 38, GAP = 16, PAD = 8, TRACK = 13, LETTER = 7.4;
+const ROW = 66, HEIGHT = 38, GAP = 16, PAD = 8, TRACK = 13, LETTER = 8;
 const STATES = ["waiting", "running", "done", "failed"];
 
 export function drawStretch(stretch) {
