@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from grafico.cli import ask, bench, cluster, doctor, graphs, kb, look, run, submit
+from grafico.cli import ask, bench, cluster, doctor, graphs, kb_exchange, look, run, submit
 from grafico.cli.output import Commands, close_pipe
 
 __all__ = ["app", "main"]
@@ -46,7 +46,7 @@ app.command("logs")(look.logs)
 app.command("explain")(look.explain)
 app.add_typer(cluster.app, name="cluster", help="Clusters that several runs share.")
 app.add_typer(graphs.app, name="graph", help="The graphs that a job can name.")
-app.add_typer(kb.app, name="kb", help="The knowledge base.")
+app.add_typer(kb_exchange.app, name="kb", help="The knowledge base.")
 app.command("ask")(ask.ask)
 app.command("mcp")(ask.mcp)
 app.command("doctor")(doctor.doctor)

@@ -11,14 +11,15 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grafico.calculations import ArtifactRef
-from grafico.errors import KnowledgeError
+from grafico.errors import KnowledgeError, QueryError
 
 __all__ = ["NPY", "ArtifactFolder", "StoredArray", "StoredArrays", "find_artifact", "read_artifact"]
 
 NPY = "application/x-npy"
+_PIECE = 1 << 20
 ReadFile = Callable[[ArtifactRef], bytes]
 
 
@@ -60,6 +61,36 @@ class ArtifactFolder:
                 f"{path} cannot be written: {error.strerror}", hint="free some space or permissions, then resume"
             ) from error
         return ref
+
+    def take(self, ref: ArtifactRef, source: IO[bytes]) -> None:
+        """Store a file that comes from elsewhere, piece by piece.
+
+        Raises
+        ------
+        QueryError
+            It is not what its reference says; nothing is kept.
+        KnowledgeError
+            It cannot be written.
+        """
+        path = _place(self.folder, ref)
+        digest, size = hashlib.sha256(), 0
+        draft = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}.tmp")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with draft.open("xb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                while (piece := source.read(_PIECE)) and size <= ref.size:
+                    file.write(piece)
+                    digest.update(piece)
+                    size += len(piece)
+                os.fsync(file.fileno())
+            if size != ref.size or digest.hexdigest() != ref.digest:
+                raise QueryError(f"the artifact {ref.digest[:12]} is not what its name says", hint="copy it again")
+            draft.replace(path)
+        except OSError as error:
+            raise KnowledgeError(f"{path} cannot be written: {error.strerror or error}") from error
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 class StoredArray:

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -72,9 +72,9 @@ def import_quads(
     *,
     source: str,
     digest: str,
-    artifacts: Mapping[ArtifactRef, bytes] | None = None,
+    artifacts: Mapping[ArtifactRef, Callable[[], IO[bytes]]] | None = None,
 ) -> Imported:
-    """Import quads that :func:`read_rdf` returned, with the files that belong to them; see :func:`import_file`."""
+    """Import quads that :func:`read_rdf` returned, with the files that they name; see :func:`import_file`."""
     found = set(quads)
     names = sorted({quad.graph_name.value for quad in found})
     graphs = [name for name in names if not name.startswith(SCHEMA)]
@@ -207,12 +207,13 @@ def _stored(quads: Iterable[Any], graphs: list[str]) -> dict[str, set[Any]]:
     return found
 
 
-def _write(folder: Path, text: str, artifacts: Mapping[ArtifactRef, bytes]) -> None:
+def _write(folder: Path, text: str, artifacts: Mapping[ArtifactRef, Callable[[], IO[bytes]]]) -> None:
     draft = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
     try:
         draft.mkdir(mode=0o700, parents=True)
-        for ref, data in artifacts.items():
-            ArtifactFolder(draft).put(data, ref.media_type)
+        for ref, open_ in artifacts.items():
+            with open_() as source:
+                ArtifactFolder(draft).take(ref, source)
         (draft / "knowledge.nq").write_text(text, encoding="utf-8")
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
