@@ -91,8 +91,7 @@ class History:
             known = self.workers.get(name)
             if known is None or known.total != total:
                 known = self.workers[name] = Known(total, unit)
-            # What was sent ahead waits at the worker.
-            known.busy = min(total, int(worker.used_resources.get(unit, 0)))
+            known.busy = min(total, held(worker, unit))  # what was sent ahead waits at the worker
             known.seen = stamp
 
     def _look(self) -> None:
@@ -117,6 +116,11 @@ class History:
         oldest = self._steps[0][0]
         for name in [name for name, known in self.workers.items() if known.seen < oldest]:
             del self.workers[name]
+
+
+def held(worker: Any, unit: str) -> int:
+    """Return how many slots or CPUs the tasks take that a worker has in hand."""
+    return int(sum((task.resource_restrictions or {}).get(unit, 0) for task in worker.processing))
 
 
 def page_data(history: History, statuses: Mapping[str, Json], *, since: float, dask: bool) -> dict[str, Json]:

@@ -23,7 +23,7 @@ export function drawStretch(stretch) {
 
 function picture(stretch) {
   const edges = allEdges(stretch);
-  const nodes = new Map(stretch.nodes.map((node, index) => [node.id, { ...node, index, width: Math.max(84, node.id.length * LETTER + 20) }]));
+  const nodes = new Map(stretch.nodes.map((node, index) => [node.id, { ...node, index, width: Math.max(84, node.id.length * LETTER + 20, counted(node).join("  ").length * LETTER + 12) }]));
   const rows = arrange(nodes, edges);
   const widest = Math.max(...rows.map((row) => row.reduce((sum, node) => sum + node.width + GAP, -GAP)));
   const right = tracks(edges.filter((edge) => span(edge, nodes) > 1), nodes);
@@ -166,12 +166,17 @@ function box(node) {
   else kinds.push("entered");
   if (node.now > 0) kinds.push("now");
   if (node.failed) kinds.push("failed");
+  const [entered, now, failed] = counted(node);
   const counts = svg("text", { class: "counts", x: node.x, y: node.y + 12 });
-  if (node.entered) counts.append(svg("tspan", { "data-entered": node.entered }, `× ${node.entered}`));
-  if (node.now > 0) counts.append(svg("tspan", { class: "is-now", dx: 6 }, `${node.now} now`));
-  if (node.failed) counts.append(svg("tspan", { class: "is-failed", dx: 6 }, `✗ ${node.failed}`));
+  if (entered) counts.append(svg("tspan", { "data-entered": node.entered }, entered));
+  if (now) counts.append(svg("tspan", { class: "is-now", dx: 6 }, now));
+  if (failed) counts.append(svg("tspan", { class: "is-failed", dx: 6 }, failed));
   return svg("g", { class: kinds.join(" "), "data-node": node.id },
     svg("rect", { x: node.x - node.width / 2, y: node.y - HEIGHT / 2, width: node.width, height: HEIGHT, rx: 7 }),
     svg("text", { class: "name", x: node.x, y: node.y + (node.entered ? -3 : 4) }, node.id),
     ...(node.entered ? [counts] : []));
+}
+
+function counted(node) {
+  return [node.entered ? `× ${node.entered}` : "", node.now > 0 ? `${node.now} now` : "", node.failed ? `✗ ${node.failed}` : ""];
 }
