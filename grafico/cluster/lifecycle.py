@@ -236,6 +236,9 @@ def _wait_for_end(place: ClusterFolder, connection: Connection) -> None:
 
 def _forget(place: ClusterFolder, connection: Connection) -> None:
     """Remove what a server left behind that did not end in order."""
+    from grafico.cluster.slurm.records import cancel_left
+
+    cancel_left(place.root)  # hosts end by themselves, those that still wait in the queue do not
     now = read_connection(place)
     if now is not None and now.id == connection.id:
         place.connection.unlink(missing_ok=True)

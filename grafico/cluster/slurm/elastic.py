@@ -43,7 +43,7 @@ START_S = 900.0
 CANCEL_AGAIN_S = 20.0
 """A cancelled job that has not ended by then is cancelled again: scancel may not have been heard."""
 
-END_S = 60.0
+END_S = 25.0
 """Seconds for which jobs are waited for at the end."""
 
 
