@@ -1,0 +1,118 @@
+"""Sentences into jobs: what a model says counts only as far as the sentence does."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "control"))
+
+pytest.importorskip("litellm")
+pytest.importorskip("rdkit")
+
+from scripted_server import ScriptedServer, fails, says
+
+from grafico.agent.answers import answer
+from grafico.agent.ask import Reader, prompts_for
+from grafico.agent.tool import Desk
+from grafico.control import AuditLog, Ledger, ModelClient, ModelSettings
+from grafico.errors import BadInput, ModelUnavailable
+
+NOTHING = dict.fromkeys(("charge", "multiplicity", "method", "basis", "dispersion", "solvent", "states", "temperature"))
+
+
+def read(sentence: str, *answers, tmp_path: Path | None = None):
+    steps = [says(json.dumps(a)) if isinstance(a, dict) else a for a in answers]
+    with ScriptedServer(*steps) as server:
+        settings = ModelSettings(model="openai/local", api_base=server.base, tries=2, timeout_s=5)
+
+        async def sleep(_: float) -> None:
+            pass
+
+        async def run():
+            client = ModelClient(settings, Ledger(), sleep=sleep)
+            try:
+                audit = AuditLog(tmp_path / "audit.jsonl" if tmp_path else None)
+                return await Reader(client, audit).read(sentence)
+            finally:
+                await client.close()
+
+        return asyncio.run(run()), server.requests
+
+
+def test_a_sentence_becomes_the_job_that_it_states():
+    wanted = {**NOTHING, "tasks": ["ensemble_spectrum"], "molecule": "acetone", "method": "PBE0", "basis": "def2-TZVP",
+              "solvent": "water", "states": 8}  # fmt: skip
+    asked, requests = read("UV/Vis spectrum of acetone in water, PBE0/def2-TZVP, 8 states", {"kind": "compute"}, wanted)
+    assert len(requests) == 2
+    assert asked.question == ""
+    assert asked.job["graph"] == "ensemble-spectrum"
+    assert asked.job["input"] == {
+        "molecule": {"name": "acetone"},
+        "level": {"method": "PBE0", "basis": "def2-TZVP", "density_fit": True},
+        "environments": [{"name": "water", "solvent": "water"}],
+        "excited_states": {"roots": 8},
+    }
+
+
+def test_what_a_model_invents_does_not_count(tmp_path):
+    invented = {"tasks": ["optimize", "excited_states"], "molecule": "benzene", "charge": 1, "multiplicity": 2,
+                "method": "M06-2X", "basis": "cc-pVTZ", "dispersion": "D4", "solvent": "ethanol", "states": 20,
+                "temperature": 400}  # fmt: skip
+    asked, _ = read("Please optimize formaldehyde", {"kind": "compute"}, invented, tmp_path=tmp_path)
+    assert asked.job["input"] == {
+        "molecule": {"name": "formaldehyde"},
+        "tasks": ["optimize"],
+        "level": {"method": "b3lyp", "basis": "def2-svp", "density_fit": True},
+    }
+    assert any("does not say 'M06-2X'" in note for note in asked.notes)
+    assert "method is not stated: b3lyp" in asked.notes
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert lines[1]["proposed"]["charge"] == 1
+    assert {fired["gate"] for fired in lines[1]["fired"]} >= {"tasks", "molecule", "charge", "states", "temperature"}
+
+
+def test_what_is_missing_is_asked_for():
+    asked, _ = read("optimize it with B3LYP", {"kind": "compute"}, {**NOTHING, "tasks": ["optimize"], "molecule": "it"})
+    assert asked.job is None
+    assert "do not know a molecule called 'it'" in asked.question
+
+
+def test_ions_states_and_temperatures_are_read_from_the_words():
+    filled = {**NOTHING, "tasks": ["optimize"], "molecule": "pyridine radical cation"}
+    asked, _ = read("relax the pyridine radical cation and its frequencies at 77 K", {"kind": "compute"}, filled)
+    assert asked.job["input"]["molecule"] == {"name": "pyridine", "charge": 1}
+    assert asked.job["input"]["tasks"] == ["optimize", "frequencies"]
+    assert asked.job["input"]["temperature"] == 77.0
+
+
+def test_a_conversion_is_computed_and_never_written_by_the_model(tmp_path):
+    form = {"value": 3.3, "unit": "eV", "to": "nm"}
+    asked, _ = read("how many nm are 3.2 eV?", {"kind": "compute"}, form)
+    tool, said = asyncio.run(answer(asked, Desk(runs=tmp_path)))
+    assert tool == "convert_units"
+    assert said["value"] == pytest.approx(387.4506, abs=1e-3)
+
+
+def test_nonsense_is_answered_with_what_can_be_done():
+    asked, _ = read("make me a sandwich", {"kind": "unclear"})
+    assert "I can do" in asked.question
+
+
+def test_prompts_hold_the_sentence_and_forms_and_nothing_else():
+    for prompt in prompts_for("optimize water"):
+        assert len(prompt) == 2
+        assert '"optimize water"' in prompt[1]["content"]
+
+
+@pytest.mark.parametrize("sentence", ["", "   ", "x" * 5000])
+def test_sentences_that_are_none_are_refused(sentence):
+    with pytest.raises(BadInput):
+        read(sentence, {"kind": "compute"})
+
+
+def test_a_model_that_is_down_is_said():
+    with pytest.raises(ModelUnavailable, match="2 tries"):
+        read("optimize water", fails(503))
