@@ -121,16 +121,14 @@ def cancel_left(folder: Path, within_s: float = 60.0) -> str:
         Seconds for which jobs are waited for; a host ends within a few.
     """
     records = HostRecords(folder)
-    names: dict[str, str] = {}
+    jobs: dict[str, set[str]] = {}
     for name, job_id, job_name in records.left():
         if job_id:
-            names[job_id] = name
+            jobs[name] = {job_id}
         elif job_name and isinstance(found := queue(name=job_name), dict):
-            names |= dict.fromkeys(found, name)
-            if not found:
-                records.forget(name)
-    left = end_jobs(names, within_s)
-    for job_id, name in names.items():
-        if job_id not in left:
+            jobs[name] = set(found)
+    left = end_jobs({job_id for numbers in jobs.values() for job_id in numbers}, within_s)
+    for name, numbers in jobs.items():
+        if not numbers & set(left):
             records.forget(name)
-    return "; ".join(f"job {job_id} ({names[job_id]}): {said}" for job_id, said in left.items())
+    return "; ".join(f"job {job_id}: {said}" for job_id, said in left.items())
