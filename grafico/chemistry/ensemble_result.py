@@ -127,6 +127,18 @@ class EnsembleResult(Model):
         """Return the tables that people are shown: conformers with their weights, and the spectra's numbers."""
         return (self._conformers(), self._spectra())
 
+    def row(self) -> Mapping[str, Json]:
+        """Return its numbers as one row of a sweep's table: of each environment, the conformers and the spectrum."""
+        row: dict[str, Json] = {"molecule": self.label, "formula": self.formula, "failed lanes": self.failed_lanes}
+        for result in self.environments:
+            name, top, bright = result.environment.name, result.ensemble.maximum_energy_axis, result.ensemble.bright
+            row[f"{name}: conformers"] = len(result.members)
+            row[f"{name}: lowest energy (hartree)"] = min(member.energy for member in result.members)
+            row[f"{name}: maximum (eV)"] = top.energy_ev if top else None
+            row[f"{name}: maximum (L mol⁻¹ cm⁻¹)"] = top.absorptivity if top else None
+            row[f"{name}: lowest bright (eV)"] = bright.energy_ev if bright else None
+        return row
+
     def _conformers(self) -> Mapping[str, Json]:
         columns = (
             "environment",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from grafico.cli import ask, bench, cluster, doctor, graphs, kb_exchange, look, run, submit
+from grafico.cli import ask, bench, cluster, doctor, graphs, kb_exchange, look, run, submit, table
 from grafico.cli.output import Commands, close_pipe
 
 __all__ = ["app", "main"]
@@ -41,6 +41,7 @@ app.command("resume")(run.resume)
 app.command("cancel")(run.cancel)
 app.command("list")(look.list_runs)
 app.command("show")(look.show)
+app.command("table")(table.table)
 app.command("watch")(look.watch)
 app.command("logs")(look.logs)
 app.command("explain")(look.explain)

@@ -1,5 +1,6 @@
 """What there is to say about a run: as data for programs, and as lines for people."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -126,12 +127,20 @@ def outlook(
     lines += [f"  note: {problem}" for problem in view.problems]
     if link := link_of(view):
         lines.append(f"dashboard: {link}")
-    files = result_files(view.paths)
+    files = _grouped(result_files(view.paths))
     folder = shown or view.paths.root
     if files:
         lines.append(f"results: {folder / 'results'}: {', '.join(files[:12])}{' …' if len(files) > 12 else ''}")
     lines += _next(view, failed[0].member if failed else None, slurm)
     return lines
+
+
+def _grouped(files: list[str]) -> list[str]:
+    """Return names of files, and of each folder that holds many the number."""
+    folders = Counter(name.partition("/")[0] for name in files if "/" in name)
+    many = {folder for folder, count in folders.items() if count > 6}
+    own = [name for name in files if name.partition("/")[0] not in many]
+    return own + [f"{folder}/ ({folders[folder]} files)" for folder in sorted(many)]
 
 
 def _counted(numbers: Mapping[str, int]) -> str:

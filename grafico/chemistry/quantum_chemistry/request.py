@@ -12,7 +12,7 @@ from grafico.chemistry.calculations.analysis import AnalysisOutput
 from grafico.chemistry.calculations.optimization import OptimizationThresholds
 from grafico.chemistry.calculations.tddft import Excitation
 from grafico.chemistry.properties import Electronic
-from grafico.chemistry.quantum_chemistry.tables import result_tables
+from grafico.chemistry.quantum_chemistry.tables import result_row, result_tables
 from grafico.chemistry.request import ExcitedStates, GpuChoice, Level, MoleculeInput
 from grafico.chemistry.thermochemistry import Thermochemistry
 
@@ -123,6 +123,10 @@ class QCResult(Model):
     def tables(self) -> tuple[Mapping[str, Json], ...]:
         """Return the tables that people are shown: the molecule's numbers, its frequencies and its excitations."""
         return result_tables(self)
+
+    def row(self) -> Mapping[str, Json]:
+        """Return its numbers as one row of a sweep's table."""
+        return result_row(self)
 
     @model_validator(mode="after")
     def _no_thermochemistry_unverified(self) -> "QCResult":

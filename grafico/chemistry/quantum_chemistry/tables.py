@@ -8,7 +8,7 @@ from grafico.calculations import Json
 if TYPE_CHECKING:
     from grafico.chemistry.quantum_chemistry.request import QCResult
 
-__all__ = ["result_tables"]
+__all__ = ["result_row", "result_tables"]
 
 MANY = 60
 """Rows beyond which a table leaves the rest to ``result.json``."""
@@ -18,6 +18,36 @@ def result_tables(result: "QCResult") -> tuple[Mapping[str, Json], ...]:
     """Return one table of the molecule's numbers, and where they were asked for, of modes, excitations and charges."""
     found = (_numbers(result), _vibrations(result), _excitations(result), _charges(result), _notes(result))
     return tuple(table for table in found if table is not None)
+
+
+def result_row(result: "QCResult") -> Mapping[str, Json]:
+    """Return the molecule's numbers as one row of a sweep's table; only those that the job asked for."""
+    row: dict[str, Json] = {"molecule": result.label}
+    if result.energy is not None:
+        row["energy (hartree)"] = result.energy
+    if result.electronic is not None:
+        x, y, z = result.electronic.dipole
+        row |= {"gap (eV)": result.electronic.gap_ev, "dipole (debye)": (x * x + y * y + z * z) ** 0.5}
+    if result.vibrations is not None:
+        row["imaginary modes"] = result.vibrations.imaginary
+    thermo = result.thermochemistry
+    if thermo is not None:
+        row |= {
+            "zero-point energy (hartree)": thermo.zero_point_energy,
+            "enthalpy (hartree)": thermo.enthalpy,
+            "free energy (hartree)": thermo.gibbs_quasi_rrho,
+        }
+    if result.excitations:
+        first = min(result.excitations, key=lambda item: item.energy_ev)
+        bright = max(result.excitations, key=lambda item: item.oscillator_strength)
+        row |= {
+            "lowest excitation (eV)": first.energy_ev,
+            "brightest excitation (eV)": bright.energy_ev,
+            "oscillator strength": bright.oscillator_strength,
+        }
+    if result.notes:
+        row["note"] = "; ".join(result.notes)
+    return row
 
 
 def _numbers(result: "QCResult") -> Mapping[str, Json] | None:

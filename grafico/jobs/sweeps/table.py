@@ -82,21 +82,30 @@ class SweepTable:
             yield tuple(row.get(name) for name in columns)
 
     def shown(self, title: str) -> Table:
-        """Return the table for people."""
-        rows: list[tuple[Json, ...]] = []
-        for cells in self.cells():
-            if len(rows) == SHOWN:
-                title = f"{title}: the first {SHOWN} of {len(self.rows)} members"
-                break
-            rows.append(cells)
-        return Table(title=title, columns=self.columns, rows=tuple(rows))
+        """Return the table for people, without columns that say nothing new."""
+        names = [name for index, name in enumerate(self.columns) if not index or self._tells(name)]
+        if len(self.rows) > SHOWN:
+            title = f"{title}: the first {SHOWN} of {len(self.rows)} members"
+        rows = tuple(tuple(row.get(name) for name in names) for row in self.rows[:SHOWN])
+        return Table(title=title, columns=tuple(names), rows=rows)
+
+    def _tells(self, name: str) -> bool:
+        """Whether a column says what no column before it says: it differs from row to row, and from each of those."""
+        if name in self.results:
+            return True
+        if name == "status":
+            return any(row["status"] != "success" for row in self.rows)
+        if name in self.matrix:
+            # The name of an axis is part of the member's.
+            return any(str(row.get(name)) not in str(row["member"]).split("+") for row in self.rows)
+        return True
 
     def as_csv(self) -> bytes:
         """Return the table as CSV: UTF-8, numbers in full."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows(map(_text, cells) for cells in self.cells())
+        writer.writerows(_texts(cells) for cells in self.cells())
         return text.getvalue().encode("utf-8", errors="replace")
 
     def as_parquet(self) -> bytes:
@@ -118,7 +127,7 @@ class SweepTable:
         return bytes(sink.getvalue())
 
 
-def _text(cells: Sequence[Json]) -> list[str]:
+def _texts(cells: Sequence[Json]) -> list[str]:
     return ["" if cell is None else str(cell).lower() if isinstance(cell, bool) else str(cell) for cell in cells]
 
 
