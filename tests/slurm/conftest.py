@@ -35,6 +35,34 @@ def _impossible() -> str:
     return "" if os.geteuid() == 0 else "Slurm's daemons want root, and these tests want a real Slurm"
 
 
+JOB = """\
+name: {name}
+graph: grafico_tiny:GRAPH
+cluster: elastic.yaml
+knowledge: {{persist: false}}
+input: {given}
+"""
+
+PROFILES = {
+    "elastic": """\
+kind: slurm
+slurm: {walltime: "00:10:00"}
+controller: {cpus: 1, memory_mib: 600}
+idle_s: 5
+pools:
+  - {name: cpu, cpus: 2, memory_mib: 1200, hosts: {min: 0, max: 2}}
+""",
+    "allocation": """\
+kind: slurm
+workers: allocation
+slurm: {walltime: "00:10:00"}
+pools:
+  - {name: cpu, cpus: 2, memory_mib: 1200, hosts: 2}
+""",
+}
+"""Small hosts; at most two."""
+
+
 @dataclass
 class Said:
     """What a command answered."""
@@ -84,6 +112,27 @@ class Slurm:
         self.started.append(process)
         return process
 
+    def job(self, *, name: str = "job.yaml", **given: Any) -> Path:
+        """Write a job file of the tiny science, which squares numbers, and its profiles."""
+        shutil.copy(ROOT / "tests" / "jobs" / "material" / "grafico_tiny.py", self.files)
+        for stem, text in PROFILES.items():
+            (self.files / f"{stem}.yaml").write_text(text)
+        path = self.files / name
+        path.write_text(JOB.format(name=path.stem, given=json.dumps(given)))
+        return path
+
+    def sbatch(self, *arguments: object) -> str:
+        """Submit a script; return the job's number."""
+        return self.call("sbatch", "--parsable", *arguments).out.strip()
+
+    def signal(self, number: str) -> None:
+        """Send SIGUSR1 as Slurm does before the time of a job is over."""
+        self.call("scancel", "--batch", "--signal=USR1", number)
+
+    def run_folder(self, within: float = 120) -> Path:
+        """Wait for the run to have a folder; there is but one."""
+        return self.until(lambda: next((self.files / "runs").glob("*/manifest.json"), None), within).parent  # type: ignore[no-any-return]
+
     def queue(self) -> dict[str, str]:
         """State of every job that waits or runs, by its id."""
         out = self.call("squeue", "--noheader", "--format=%i %T").out
@@ -94,21 +143,21 @@ class Slurm:
         out = self.call("squeue", "--noheader", "--format=%i %j").out
         return dict(line.split(maxsplit=1) for line in out.splitlines() if line.strip())
 
-    def job(self, number: str) -> dict[str, str]:
+    def facts(self, number: str) -> dict[str, str]:
         """All that Slurm says of a job, also after it has ended."""
         out = self.call("scontrol", "--oneliner", "show", "job", number).out
         return dict(word.split("=", 1) for word in out.split() if "=" in word)
 
     def state(self, number: str) -> str:
         """State of a job, also after it has ended."""
-        return self.job(number)["JobState"]
+        return self.facts(number)["JobState"]
 
-    def ended(self, number: str, within: float = 120) -> dict[str, str]:
+    def ended(self, number: str, within: float = 240) -> dict[str, str]:
         """Wait until a job has ended for good."""
         going = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
-        return self.until(lambda: (job := self.job(number))["JobState"] not in going and job, within)  # type: ignore[no-any-return]
+        return self.until(lambda: (job := self.facts(number))["JobState"] not in going and job, within)  # type: ignore[no-any-return]
 
-    def until(self, look: Callable[[], Any], within: float = 60) -> Any:
+    def until(self, look: Callable[[], Any], within: float = 120) -> Any:
         """Wait until something is so, and return it."""
         deadline = time.monotonic() + within
         while not (found := look()):

@@ -1,0 +1,74 @@
+"""Runs inside one allocation, as `slurm/run.sbatch` and `slurm/sweep.sbatch` start them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm.evidence import committed, failures, faults, manifest, result, starts
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = ROOT / "slurm" / "run.sbatch"
+SMALL = ("--cpus-per-task=2", "--mem=1500", "--time=00:10:00")
+
+
+@pytest.mark.slow
+def test_the_smallest_job_of_real_chemistry_runs_on_every_node_of_an_allocation(slurm: Any) -> None:
+    number = slurm.sbatch(
+        "--nodes=2", "--cpus-per-task=2", "--mem=6000", SCRIPT, ROOT / "jobs" / "tiny.yaml",
+        "--set", "knowledge.persist=false",
+    )  # fmt: skip
+    assert slurm.ended(number, 300)["ExitCode"] == "0:0", slurm.witness()
+    folder = slurm.files / "runs" / f"tiny-slurm-{number}"
+    assert manifest(folder)["status"] == "finished"
+    assert (folder / "results" / "spectrum.png").is_file()
+    assert {started.slurm_job for started in starts(folder)} == {number}
+    assert {started.worker for started in starts(folder)} == {"cpu-n1-0", "cpu-n2-0"}
+    assert not faults(folder)
+    assert "finished" in (slurm.files / f"grafico-{number}.out").read_text()
+    assert not slurm.queue()
+
+
+def test_a_node_that_dies_takes_its_lanes_along_and_the_others_do_them_again(slurm: Any) -> None:
+    slurm.job(numbers=[1, 2, 3, 4, 5, 6, 7, 8], sleep_s=3)
+    number = slurm.sbatch("--nodes=2", *SMALL, SCRIPT, "job.yaml", "--cluster", "allocation.yaml")
+    folder = slurm.run_folder()
+    second = slurm.until(lambda: [s for s in starts(folder) if s.worker == "cpu-n2-0"])
+    slurm.kill_node("n2")
+    assert slurm.ended(number)["ExitCode"] == "0:0", slurm.witness()
+    assert result(folder)["total"] == 204
+    assert not faults(folder)
+    assert len(committed(folder)) == 8
+    assert second
+    later = [s for s in starts(folder) if s.started > second[0].started + 6]
+    assert {s.worker for s in later} == {"cpu-n1-0"}
+    console = (slurm.files / f"grafico-{number}.out").read_text()
+    assert "worker_lost" in console
+    assert "Traceback" not in console
+
+
+def test_a_sweep_is_shared_out_among_the_jobs_of_an_array(slurm: Any) -> None:
+    path = slurm.job(numbers=[1])
+    path.write_text(path.read_text() + "matrix: {input.part.temperature: [100, 200, 300, 400, 500]}\n")
+    script = ROOT / "slurm" / "sweep.sbatch"
+    number = slurm.sbatch(
+        "--array=1-2", "--nodes=1", *SMALL, script, "job.yaml", "--cluster", "allocation.yaml", "--quiet"
+    )
+    for task in ("1", "2"):
+        assert slurm.ended(f"{number}_{task}")["ExitCode"] == "0:0", slurm.witness()
+    folders = [slurm.files / "runs" / f"job-slurm-{number}-{task}" for task in ("1", "2")]
+    members = [len((folder / "members.jsonl").read_text().splitlines()) for folder in folders]
+    assert sum(members) == 5, members
+    assert all(manifest(folder)["status"] == "finished" for folder in folders)
+    wrong = slurm.sbatch("--array=2-3", "--nodes=1", *SMALL, script, "job.yaml")
+    assert slurm.ended(f"{wrong}_2")["ExitCode"] == "2:0"
+    assert "without gaps" in (slurm.files / f"grafico-{wrong}-2.out").read_text()
+
+
+def test_outside_of_an_allocation_it_says_so(slurm: Any) -> None:
+    slurm.job(numbers=[1, 2])
+    said = slurm.grafico("run", "job.yaml", "--cluster", "allocation.yaml", check=False)
+    assert said.code == 2, said
+    assert "we are in none" in said.err
+    assert "sbatch slurm/run.sbatch" in said.err
+    assert not failures(slurm.run_folder())
