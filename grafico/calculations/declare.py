@@ -24,17 +24,22 @@ class Rung(Model):
     note: str = Field(description="what changes, for the journal")
     settings: Mapping[str, Json] = Field(default_factory=dict, description="merged into ctx.settings")
     gpu: Literal["none", "slot", "exclusive"] | None = Field(default=None, description="placement of the next attempt")
-    scale_memory: float = Field(default=1.0, ge=1.0, description="factor on memory and GPU memory")
+    scale_memory: float = Field(
+        default=1.0, ge=1.0, description="factor on memory and GPU memory; a whole GPU gives all that it has as it is"
+    )
     scale_walltime: float = Field(default=1.0, ge=1.0, description="factor on the walltime")
 
     def apply(self, resources: Resources) -> Resources:
         """Return the resources of the next attempt."""
         if self.gpu == "none":
             resources = resources.without_gpu()
+        gpu = resources.gpu if self.gpu is None or resources.gpu == "none" else self.gpu
+        # Twice what a slot was given may be more than any card has, and then nothing would be tried at all.
+        gpu_memory = resources.gpu_memory_mib * (1.0 if gpu == "exclusive" else self.scale_memory)
         return resources.model_copy(
             update={
-                "gpu": resources.gpu if self.gpu is None or resources.gpu == "none" else self.gpu,
-                "gpu_memory_mib": round(resources.gpu_memory_mib * self.scale_memory),
+                "gpu": gpu,
+                "gpu_memory_mib": round(gpu_memory),
                 "memory_without_gpu_mib": round(resources.memory_without_gpu_mib * self.scale_memory),
                 "memory_mib": round(resources.memory_mib * self.scale_memory),
                 "walltime_s": resources.walltime_s * self.scale_walltime,

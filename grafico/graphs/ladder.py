@@ -5,7 +5,6 @@ goes on with the third, not with the first; its own death costs no rung.
 """
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -65,12 +64,24 @@ class Climb:
         """Number of the next attempt."""
         return len(self.history) + 1
 
-    def used(self, kind: FailureKind) -> int:
-        """Return how many attempts have failed with this kind."""
-        return Counter(attempt.kind for attempt in self.history)[kind]
+    def failed(self) -> Attempt | None:
+        """Return the last attempt that ran: what no worker can give has not run."""
+        ran = (attempt for attempt in reversed(self.history) if attempt.kind is not FailureKind.REFUSED)
+        return next(ran, None)
+
+    def taken(self, kind: FailureKind) -> int:
+        """Return how many rungs were taken because of this kind before the last attempt failed."""
+        count, cause = 0, None
+        for attempt in self.history[:-1]:
+            cause = cause if attempt.kind is FailureKind.REFUSED else attempt.kind
+            count += cause is kind
+        return count
 
     def step(self, rung: Rung, failure: Failure) -> None:
         """Change what a rung says for the next attempt."""
+        failed = self.failed()
+        if failure.kind is FailureKind.REFUSED and failed is not None:
+            self.resources = failed.resources  # what the rung before asked for is nowhere to be had
         self.settings |= rung.settings
         # What the attempt reached (an optimizer's last geometry) may start the next one.
         self.settings |= failure.details.get("carry", {})
@@ -120,8 +131,8 @@ async def climb(request: "Request") -> Outcome[Any]:
         if isinstance(outcome, Success):
             await _note(request, task, {"status": "success", "seconds": seconds})
             return outcome
-        rung = _next_rung(scope, calculation, outcome.kind, at.used(outcome.kind))
         at.history.append(_attempt(outcome, task, seconds))
+        rung = _next_rung(scope, calculation, at)
         scope.climbed.add(request.key)
         attempt = {**at.history[-1].model_dump(mode="json"), "status": "failure", "next": rung.note if rung else ""}
         await _note(request, task, attempt)
@@ -132,8 +143,7 @@ async def climb(request: "Request") -> Outcome[Any]:
                 )
             )
         if rung is None:
-            where = outcome.where or calculation.name
-            return outcome.model_copy(update={"history": tuple(at.history), "where": where})
+            return _given_up(outcome, at, calculation.name)
         at.step(rung, outcome)
         await request.walk.record(at.record(request, rung))
 
@@ -159,13 +169,27 @@ async def _note(request: "Request", task: CalculationTask, about: Mapping[str, J
     await request.walk.scope.recorder.note("attempt", request.position, facts)
 
 
-def _next_rung(scope: Scope, calculation: Calculation[Any, Any], kind: FailureKind, used: int) -> Rung | None:
+def _next_rung(scope: Scope, calculation: Calculation[Any, Any], at: Climb) -> Rung | None:
+    """Return what to change next; a rung that asks for more than any worker has is passed over."""
+    failed = at.failed()
+    if failed is None:
+        return None
+    kind, used = failed.kind, at.taken(failed.kind)
     if kind is FailureKind.WORKER_LOST:
         return Rung(note="another worker") if used < scope.limits.worker_lost_retries else None
     rungs = calculation.ladder.get(kind)
     if rungs is None and kind is FailureKind.CRASH:
         rungs = (PLAIN_RETRY,)
     return rungs[used] if rungs is not None and used < len(rungs) else None
+
+
+def _given_up(outcome: Failure, at: Climb, name: str) -> Failure:
+    """Return the failure that the calculation ends with: of the last attempt that ran, with all that was tried."""
+    failed = at.failed()
+    if outcome.kind is FailureKind.REFUSED and failed is not None:
+        said = f"{failed.message}; what would be tried next is nowhere to be had: {outcome.message}"
+        outcome = outcome.model_copy(update={"kind": failed.kind, "message": said})
+    return outcome.model_copy(update={"history": tuple(at.history), "where": outcome.where or name})
 
 
 def _attempt(failure: Failure, task: CalculationTask, seconds: float) -> Attempt:

@@ -23,6 +23,7 @@ from grafico.calculations import (
     WorkContext,
     calculation,
 )
+from grafico.chemistry.resources import LADDER
 from grafico.errors import LevelError, MissingExtra
 
 SMALL = Resources(memory_mib=500, walltime_s=60)
@@ -183,3 +184,16 @@ def where_it_runs(value: Number, ctx: WorkContext) -> Answer:
         with contextlib.suppress(ProcessLookupError):
             said.append(os.sched_getaffinity(int(thread.name)))
     return Answer(value=value.value, text=",".join(str(cpu) for cpu in sorted(set().union(*said))), pid=os.getpid())
+
+
+class OutOfMemoryError(MemoryError):
+    """As CuPy's."""
+
+
+@calculation(version="1", resources=SMALL, ladder=LADDER)
+def fills_the_card(value: Number, ctx: WorkContext) -> Answer:
+    """Need ``value`` MiB of a GPU and fail as CuPy does where its share is less; below 0: fail on CPUs as well."""
+    on_gpu = "GRAFICO_SIMULATED_GPU" in os.environ
+    if value.value < 0 or (on_gpu and value.value > ctx.gpu_memory_mib):
+        raise OutOfMemoryError(f"Out of memory allocating {int(abs(value.value)) * 2**20:,} bytes")
+    return Answer(value=value.value)
