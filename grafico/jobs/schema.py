@@ -106,7 +106,8 @@ class Job(Model):
     @model_validator(mode="after")
     def _only_of_a_sweep(self) -> "Job":
         if not self.is_sweep:
-            for name in ("exclude", "table"):
-                if name in self.model_fields_set and getattr(self, name):
+            for name, nothing in (("exclude", ()), ("table", TableChoice())):
+                # A frozen job has the defaults in it.
+                if getattr(self, name) != nothing:
                     raise ValueError(f"{name}: only for a sweep; give a matrix, or leave it out")
         return self
