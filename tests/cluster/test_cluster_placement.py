@@ -1,6 +1,7 @@
 """Who is next: nobody starves, nothing is overfilled."""
 
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,6 +140,23 @@ def test_what_can_never_run_is_refused_with_the_nearest():
     assert error is not None
     assert "no CPU workers" in error.message
     assert refusal(ask(gpu="exclusive"), NODE, "node") is None
+
+
+def test_what_takes_longer_than_an_allocation_lives_is_refused_with_the_nearest():
+    hours = tuple(replace(worker, walltime_s=3600.0 * (2 if worker.is_gpu else 1)) for worker in NODE)
+    assert refusal(ask(walltime_s=3500.0), hours, "site") is None
+    error = refusal(ask(walltime_s=3600.0), hours, "site")  # starting and ending take their time too
+    assert error is not None
+    assert "3600 s of walltime" in error.message
+    assert "'cpu', has" in error.message
+    assert "3570 s of walltime" in error.message
+    assert refusal(ask(gpu="slot", walltime_s=7000.0), hours, "site") is None
+    error = refusal(ask(gpu="slot", walltime_s=7200.0, gpu_memory_mib=100), hours, "site")
+    assert error is not None
+    assert "7170 s of walltime" in error.message
+    error = refusal(ask(cpus=5, walltime_s=60.0), hours, "site")
+    assert error is not None
+    assert "walltime" not in error.message
 
 
 requests = st.builds(

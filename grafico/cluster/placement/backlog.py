@@ -31,8 +31,11 @@ __all__ = ["Backlog", "Pending", "Placed"]
 
 ItemT = TypeVar("ItemT")
 
-LOOKS = 64
-"""Kinds behind the first of their line that are looked at in one pass, and kinds that pending work is told by."""
+LOOKS = 32
+"""Kinds behind the first of their line that are looked at in one pass."""
+
+KINDS = 64
+"""Kinds that pending work is told by; if there are more, sorts."""
 
 SHORT_S = 2.0
 """Calculations shorter than this are sent a quarter of a worker ahead, to hide the way there and back."""
@@ -136,7 +139,7 @@ class Backlog(Generic[ItemT]):
     def pending(self) -> list[Pending]:
         """Return what waits, by kind; where there are very many kinds, by sort, with the largest demand of each."""
         now = self._clock()
-        if len(self._lines.queues) <= LOOKS:
+        if len(self._lines.queues) <= KINDS:
             groups = [[need] for need in self._lines.queues]
         else:
             groups = [list(line.kinds) for line in self._lines]
