@@ -1,4 +1,4 @@
-"""`grafico list`, `show`, `watch`, `logs` and `explain`: reading runs, without a lock, while they go or after."""
+"""`grafico list`, `show`, `watch` and `logs`: reading runs, without a lock, while they go or after."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ from grafico.cli.tables import print_lines, print_tables, show_table
 if TYPE_CHECKING:
     from grafico.runs import RunView
 
-__all__ = ["explain", "list_runs", "logs", "show", "watch"]
+__all__ = ["Lane", "lane_path", "list_runs", "logs", "show", "watch"]
 
 Lane = Annotated[
     str | None, typer.Argument(metavar="[LANE]", help="A lane: its path, the end of it, or a member's key.")
@@ -207,7 +207,7 @@ def logs(
             )
         _list_logs(view, as_json=as_json)
         return
-    path = view.paths.lane_log("" if lane in {"", "root"} else view.lane(lane).path)
+    path = view.paths.lane_log(lane_path(view, lane))
     if not path.is_file():
         raise BadInput(
             f"lane {lane} has no log yet: no calculation of it has started", hint=f"grafico explain {view.name} {lane}"
@@ -232,6 +232,16 @@ def logs(
             return
 
 
+def lane_path(view: "RunView", lane: str | None) -> str:
+    """Return the path of the lane that a person means; of a sweep, a member's name means its lane."""
+    from grafico.jobs.sweeps import lane_named
+    from grafico.runs import Run
+
+    if lane in {None, "", "root"}:
+        return ""
+    return view.lane(lane_named(Run.open(view.paths.root), str(lane))).path
+
+
 def _list_logs(view: "RunView", *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for member, path in [("root", ""), *((lane.member, lane.path) for lane in view.lanes.values())]:
@@ -244,36 +254,3 @@ def _list_logs(view: "RunView", *, as_json: bool) -> None:
         show_table(out(), "", ("lane", "bytes", "log"), [(row["lane"], row["bytes"], row["path"]) for row in rows])
     else:
         out().print("no calculation has started yet")
-
-
-def explain(
-    run_name: RunName, lane: Lane = None, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False
-) -> None:
-    """Tell the story of a lane (without one: of the run): every state, attempt, node and reason."""
-    from grafico.jobs.find import find
-    from grafico.jobs.report import state_of
-    from grafico.runs import RunStatus, read_run
-
-    view = read_run(find(run_name, runs_dir))
-    story = view.story("" if lane in {None, "root"} else str(lane))
-    found = view.lane(lane) if lane not in {None, "root"} else None
-    state = found.state if found else str(view.status)
-    if as_json:
-        events = [
-            {"time": event.when, "at": event.at, "kind": event.kind, "text": event.text, "counts": event.counts,
-             "data": dict(event.data)}
-            for event in story
-        ]  # fmt: skip
-        print_json({"run": view.name, "lane": found.path if found else "", "state": state, "story": events,
-                    "problems": list(view.problems)})  # fmt: skip
-        return
-    console = out()
-    console.print(f"lane {found.member} ({found.path}) of {view.name}" if found else f"{view.name}")
-    print_lines(console, (f"  {event}" for event in story))
-    print_lines(console, (f"  note: {problem}" for problem in view.problems))
-    stands = state if found else state_of(view.status)
-    if view.status is RunStatus.INTERRUPTED and state in {"running", "pending", "interrupted"}:
-        stands += f"; nobody carries it out now: `grafico resume {view.name}` goes on"
-    console.print(f"the lane: {stands}" if found else f"the run: {stands}")
-    for label in view.running if not found else ():
-        console.print(f"  running now: {label}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from grafico.cli import ask, bench, cluster, doctor, graphs, kb_exchange, look, run, submit, table
+from grafico.cli import ask, bench, cluster, doctor, explain, graphs, kb_exchange, look, run, submit, table
 from grafico.cli.output import Commands, close_pipe
 
 __all__ = ["app", "main"]
@@ -44,7 +44,7 @@ app.command("show")(look.show)
 app.command("table")(table.table)
 app.command("watch")(look.watch)
 app.command("logs")(look.logs)
-app.command("explain")(look.explain)
+app.command("explain")(explain.explain)
 app.add_typer(cluster.app, name="cluster", help="Clusters that several runs share.")
 app.add_typer(graphs.app, name="graph", help="The graphs that a job can name.")
 app.add_typer(kb_exchange.app, name="kb", help="The knowledge base.")

@@ -157,6 +157,8 @@ async def _begin(request: "Request", task: CalculationTask, *, went_on: bool) ->
         "attempt": task.attempt,
         "node": request.node,
     }
+    if task.attempt > 1:
+        about |= {"settings": dict(task.settings), "resources": task.resources.model_dump(mode="json")}
     if went_on:
         about["went_on"] = True
     await scope.recorder.note("start", request.position, about)

@@ -28,6 +28,14 @@ class StoryEvent:
     data: Mapping[str, Json]
 
     @property
+    def lines(self) -> list[str]:
+        """The text in short lines: what guards forbade at a route stands by itself."""
+        if self.kind != "route":
+            return [self.text]
+        text = route(self.data, told_vetoes=False)
+        return [text, *(f"vetoed {name}: {short(why)}" for name, why in vetoes(self.data.get("vetoes")))]
+
+    @property
     def when(self) -> str:
         """UTC, ISO 8601."""
         return datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -62,7 +70,7 @@ def enter(data: Data) -> str:
     return f"{text}; its code has changed since" if data.get("changed") else text
 
 
-def route(data: Data) -> str:
+def route(data: Data, *, told_vetoes: bool = True) -> str:
     """Tell of a route, with who chose it and why, and what guards forbade."""
     chosen = data.get("successor")
     text = f"routed to {chosen}" if chosen else "no successor"
@@ -73,7 +81,7 @@ def route(data: Data) -> str:
         text += f" (confidence {data.get('confidence', 1.0):g})"
     if data.get("reasoning"):
         text += f": {short(data['reasoning'])}"
-    for name, why in vetoes(data.get("vetoes")):
+    for name, why in vetoes(data.get("vetoes")) if told_vetoes else ():
         text += f"; {name} was vetoed: {short(why)}"
     return text
 

@@ -86,7 +86,7 @@ class RunMembers(Node[SweepState, SweepResult]):
             return LaneEnd("success", row)
 
         ends: dict[str, Any] = await ctx.fan_out(
-            graph, Members(roster.keys, begin), limit=LANES, label="member", folder=MEMBERS, fold=keep
+            graph, Members(roster.keys, begin), limit=LANES, label="members", folder=MEMBERS, fold=keep
         )
         state.ends = ends
         failed = sum(end.status == "failure" for end in state.ends.values())

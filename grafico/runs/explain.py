@@ -1,0 +1,252 @@
+"""All that is known of one lane, brought together: its story, each attempt with where it ran, and what a resume would do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grafico.calculations import Json
+from grafico.errors import GraficoError
+from grafico.runs.invalidate import ResumePlan, make_plan
+from grafico.runs.replay import member_of, parent_of
+from grafico.runs.starts import Started, read_starts
+from grafico.runs.story import StoryEvent
+from grafico.runs.view import LaneView, RunView
+
+__all__ = ["AttemptTold", "CalculationTold", "Explanation", "explain"]
+
+RESOURCES = ("gpu", "gpu_memory_mib", "cpus", "memory_mib", "walltime_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptTold:
+    """One attempt at a calculation."""
+
+    number: int
+    status: str
+    """``success``, ``failure``, ``running``, ``waiting`` (for a worker) or ``left`` (its controller is gone)."""
+    asked: float
+    """When it was handed to the cluster, seconds since the epoch."""
+    started: float | None = None
+    """When its process began."""
+    waited_s: float | None = None
+    """Between the two: in the queue."""
+    seconds: float | None = None
+    kind: str = ""
+    message: str = ""
+    changed: Mapping[str, Json] = field(default_factory=dict)
+    """Settings and resources that differ from the attempt before."""
+    following: str = ""
+    """What the recovery ladder changes next."""
+    worker: str = ""
+    host: str = ""
+    pid: int | None = None
+    gpu: str = ""
+    slot: str = ""
+    slurm_job: str = ""
+    cluster: str = ""
+
+    @property
+    def where(self) -> str:
+        """Return where it ran, in words."""
+        parts = [f"worker {self.worker}" if self.worker else "", f"host {self.host}" if self.host else ""]
+        parts += [f"GPU {self.gpu}" if self.gpu else "", f"slot {self.slot}" if self.slot else ""]
+        parts += [f"Slurm job {self.slurm_job}" if self.slurm_job else "", f"process {self.pid}" if self.pid else ""]
+        return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalculationTold:
+    """One calculation that the lane asked for."""
+
+    at: str
+    name: str
+    label: str
+    key: str
+    node: str
+    status: str
+    """As of its last attempt; ``reused`` where a committed outcome answered it."""
+    attempts: tuple[AttemptTold, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One lane, or the run (an empty path)."""
+
+    view: RunView
+    path: str
+    lane: LaneView | None
+    story: tuple[StoryEvent, ...]
+    calculations: tuple[CalculationTold, ...]
+    below: tuple[LaneView, ...]
+    """The lanes that it opened."""
+    logs: Mapping[str, Path]
+    """Logs that are there, by what they are of."""
+    resume: tuple[str, ...]
+    """What a resume would do with it."""
+
+    @property
+    def state(self) -> str:
+        """How it stands."""
+        return self.lane.state if self.lane else str(self.view.status)
+
+
+def explain(view: RunView, path: str) -> Explanation:
+    """Tell all of a lane.
+
+    Parameters
+    ----------
+    view
+        The run.
+    path
+        Path of the lane; empty for the root.
+    """
+    return explain_all(view, [path])[0]
+
+
+def explain_all(view: RunView, paths: Sequence[str]) -> list[Explanation]:
+    """Tell all of several lanes, reading what workers recorded once."""
+    starts: dict[str, list[Started]] = {}
+    for started in read_starts(view.paths):
+        starts.setdefault(started.key, []).append(started)
+    plan = _plan(view)
+    return [_explain(view, path, starts, plan) for path in paths]
+
+
+def _plan(view: RunView) -> ResumePlan | str:
+    from grafico.runs.segments import Tail
+
+    try:
+        return make_plan(view.chronicle.state, Tail(0, 0))
+    except GraficoError as error:
+        return error.message
+
+
+def _explain(view: RunView, path: str, starts: Mapping[str, list[Started]], plan: ResumePlan | str) -> Explanation:
+    story = tuple(view.chronicle.story(path))
+    logs = {"log": view.paths.lane_log(path)} if view.paths.lane_log(path).is_file() else {}
+    controller = view.paths.root / "controller.log"
+    if not path and controller.is_file():
+        logs["controller"] = controller
+    return Explanation(
+        view=view,
+        path=path,
+        lane=view.lanes[path] if path else None,
+        story=story,
+        calculations=tuple(_calculations(story, starts, running=view.holder is not None)),
+        below=tuple(lane for lane in view.lanes.values() if (parent_of(lane.path) or "") == path),
+        logs=logs,
+        resume=tuple(_resume(view, path, plan)),
+    )
+
+
+# -- calculations --------------------------------------------------------------------------------------------------
+
+
+def _calculations(
+    story: Sequence[StoryEvent], starts: Mapping[str, list[Started]], *, running: bool
+) -> Iterator[CalculationTold]:
+    """Yield what was asked for, in the order of the first time."""
+    by_place: dict[str, list[StoryEvent]] = {}
+    for event in story:
+        if event.kind in {"start", "attempt", "compute"}:
+            by_place.setdefault(event.at, []).append(event)
+    for at, events in by_place.items():
+        about: Mapping[str, Any] = events[0].data
+        answer = next((event for event in reversed(events) if event.kind == "compute"), None)
+        attempts = tuple(_attempts(events, starts.get(str(about.get("key")), []), running=running))
+        if answer is None:
+            status = attempts[-1].status if attempts else "asked for"
+        elif not attempts and answer.data.get("status") == "success":
+            status = "reused"
+        else:
+            status = str(answer.data.get("status"))
+        yield CalculationTold(
+            at=at,
+            name=str(about.get("name", "")),
+            label=str(about.get("label") or about.get("name", "")),
+            key=str(about.get("key", "")),
+            node=str(about.get("node", "")),
+            status=status,
+            attempts=attempts,
+        )
+
+
+def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, running: bool) -> Iterator[AttemptTold]:
+    """Yield the attempts, each with the process that it became: the last that began between its start and its end."""
+    before: dict[str, Json] = {}
+    for index, event in enumerate(events):
+        if event.kind != "start":
+            continue
+        number = int(event.data.get("attempt", 1))
+        end = next((e for e in events[index + 1 :] if e.kind in {"attempt", "start"}), None)
+        ended: Mapping[str, Any] = end.data if end is not None and end.kind == "attempt" else {}
+        until = end.time if end is not None else float("inf")
+        mine = [s for s in starts if s.attempt == number and event.time - 0.01 <= s.started <= until + 0.01]
+        run = mine[-1] if mine else None
+        given = event.data if "resources" in event.data else ended
+        now = {**dict(given.get("settings") or {}), **_needs(given.get("resources"))}
+        changed = {name: value for name, value in now.items() if before and before.get(name) != value}
+        before = now or before
+        status = str(ended.get("status") or "")
+        if not status:
+            status = ("running" if run else "waiting") if running and end is None else "left"
+        yield AttemptTold(
+            number=number,
+            status=status,
+            asked=event.time,
+            started=run.started if run else None,
+            waited_s=round(max(0.0, run.started - event.time), 3) if run else None,
+            seconds=_seconds(ended, run),
+            kind=str(ended.get("kind") or ""),
+            message=str(ended.get("message") or ""),
+            changed=changed,
+            following=str(ended.get("next") or ""),
+            worker=run.worker if run else str(ended.get("worker") or ""),
+            host=run.process.host if run else "",
+            pid=run.process.pid if run else None,
+            gpu=run.gpu if run else "",
+            slot=run.slot if run else "",
+            slurm_job=run.slurm_job if run else "",
+            cluster=run.cluster if run else "",
+        )
+
+
+def _needs(resources: Any) -> dict[str, Json]:
+    return {name: resources[name] for name in RESOURCES if name in resources} if isinstance(resources, Mapping) else {}
+
+
+def _seconds(ended: Mapping[str, Any], run: Started | None) -> float | None:
+    if run is not None and run.ended is not None:
+        return round(run.ended - run.started, 3)
+    return None if ended.get("seconds") is None else round(float(ended["seconds"]), 3)
+
+
+# -- what a resume would do ----------------------------------------------------------------------------------------
+
+
+def _resume(view: RunView, path: str, plan: ResumePlan | str) -> Iterator[str]:
+    if isinstance(plan, str):
+        yield f"cannot be told: {plan}"
+        return
+    if view.holder is not None:
+        yield "a controller has the run: there is nothing to resume"
+        return
+    inside = [r for r in plan.retries if not path or r.lane == path or r.lane.startswith(f"{path}/")]
+    for retry in inside[:20]:
+        where = f", lane {member_of(retry.lane)}" if retry.lane != path else ""
+        node = f" in {retry.node}" if retry.node and retry.node not in retry.what else ""
+        yield f"does again: {retry.what}{node}{where}: {retry.why}"
+    if len(inside) > 20:
+        yield f"… and does {len(inside) - 20} more again"
+    if inside:
+        return
+    lane = view.lanes.get(path)
+    if path and lane is not None and lane.state in {"pending", "running"}:
+        yield "goes on with it where it stopped; what was committed is reused"
+    elif path and lane is not None and lane.state == "cancelled":
+        yield "leaves it as it is: the walk that opened it has gone on"
+    elif not path and not view.ended:
+        yield "goes on where it stopped; what was committed is reused"
+    else:
+        yield "leaves it as it is: what it did is kept"
