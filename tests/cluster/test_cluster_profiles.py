@@ -7,7 +7,7 @@ import pytest
 from grafico.cluster import Pool, Profile, known_profiles, load_profile
 from grafico.cluster.hardware import parse_gpus, visible
 from grafico.cluster.layout import lay_out
-from grafico.cluster.builtin import GPU1, LAPTOP
+from grafico.cluster.builtin import BUILTIN, GPU1, LAPTOP
 from grafico.errors import ProfileError
 
 
@@ -36,6 +36,8 @@ def test_profiles_of_the_checkout_are_read_by_name_and_by_path(pytestconfig, mon
     assert load_profile("laptop") == LAPTOP
     assert load_profile("cluster/laptop.yaml") == LAPTOP
     assert load_profile("cluster/gpu1.yaml") == GPU1 == load_profile("gpu1")
+    for name, profile in BUILTIN.items():
+        assert load_profile(f"cluster/{name}.yaml") == profile, name
     simulated = load_profile("sim-h100x4")
     workers = lay_out(simulated)
     assert [w.name for w in workers] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "cpu"]
