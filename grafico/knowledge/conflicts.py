@@ -2,8 +2,9 @@
 
 ``ours`` is what an entity in memory says, ``base`` what it said when it was last read from or written to this graph,
 ``theirs`` what the graph says now. A field that we did not change is left as it is there; one that we alone changed is
-written; one that both changed is a clash, unless it is a set: its items are merged. An entity that was made in
-memory, without having looked, states only what was given for it, and takes nothing away.
+written; one that both changed is a clash, even if to the same value (a counter that two increment would lose one),
+unless it is a set: its items are merged. An entity that was made in memory, without having looked, states only what was
+given for it, and takes nothing away.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ class Clash(Model):
     ours: str
 
     def __str__(self) -> str:
+        if self.theirs == self.ours:
+            return f"{shorten(self.entity)}, {shorten(self.property)}: {self.ours} was written there meanwhile as well"
         return f"{shorten(self.entity)}, {shorten(self.property)}: theirs is {self.theirs}, ours is {self.ours}"
 
 
@@ -60,7 +63,7 @@ def settle(entity: Entity, ours: Pairs, base: Pairs | None, theirs: Pairs) -> Ve
     for name in mine.keys() | before.keys():
         o, b, t = (found.get(name, _NOTHING) for found in (mine, before, there))
         changed = o != b if base is not None else bool(o) and (not t or name == _TYPE or _is_stated(entity, name))
-        if not changed or o == t:
+        if not changed or (o == t and (base is None or b == t)):
             continue
         if name == _TYPE:
             # What it is known as elsewhere stays: a class that is not known here may be one of them.

@@ -26,6 +26,9 @@ CHUNK = 1 << 16
 class Uncertain(KnowledgeError):
     """Changes were sent, and nobody knows whether they were made."""
 
+    mark: Any = None
+    """What the changes would have left behind."""
+
 
 class Unanswerable(KnowledgeError):
     """What was asked is at fault: it is refused, takes too long, or has too long an answer."""

@@ -45,7 +45,7 @@ class Entity(BaseModel):
     """Fills in an entity that has only been referred to so far."""
     _deferred: dict[str, Any] | None = PrivateAttr(default=None)
     """Arrays that are in files and have not been read so far, by field."""
-    _bases: dict[tuple[str, str], Any] = PrivateAttr(default_factory=dict)
+    _bases: dict[tuple[str, ...], Any] = PrivateAttr(default_factory=dict)
     """By store and graph, what it said there when it was last read or written."""
 
     @classmethod

@@ -18,12 +18,13 @@ from pydantic import Field
 from grafico.calculations import Model
 from grafico.errors import KnowledgeError
 from grafico.knowledge.conflicts import Pairs, conflict, settle
+from grafico.knowledge.endpoint import Uncertain
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import COMMITTED
 from grafico.knowledge.mapper import Description, describe, n_quads
 from grafico.knowledge.merge import as_stored
 from grafico.knowledge.plan import plan_of
-from grafico.knowledge.reading import base_of, note_base
+from grafico.knowledge.reading import base_of, note_base, note_sent, sent_of
 from grafico.knowledge.schema import schema_of
 from grafico.knowledge.vocabulary import BASE, GRAFICO, RDF, RUN, SCHEMA, XSD, check_iri
 
@@ -52,6 +53,8 @@ class Held:
 
     pairs: dict[str, Pairs]
     state: Any = None
+    marks: frozenset[Any] = frozenset()
+    """Those of the changes that were made to the graph lately."""
 
 
 @dataclass(slots=True)
@@ -109,8 +112,14 @@ def persist_into(graphs: Graphs, statement: Statement) -> Persisted:
     iris = tuple(dict.fromkeys(root.iri for root in statement.roots))
     for attempt in range(ATTEMPTS):
         change = _compare(graphs, statement)
-        if not (change.added or change.removed) or graphs.commit(change):
-            for entity in (one for same in statement.entities.values() for one in same):
+        try:
+            done = not (change.added or change.removed) or graphs.commit(change)
+        except Uncertain as error:
+            for entity in _all(statement):
+                note_sent(entity, graphs.place, statement.graph, error.mark, statement.pairs[entity.iri])
+            raise
+        if done:
+            for entity in _all(statement):
                 note_base(entity, graphs.place, statement.graph, statement.pairs[entity.iri])
             # That the graph was committed is not counted.
             stamps = sum(quad.predicate.value == COMMITTED for quad in change.added)
@@ -141,8 +150,7 @@ def _compare(graphs: Graphs, statement: Statement) -> Change:
         theirs = held.pairs.get(subject, _NOTHING)
         if subject not in statement.entities:
             continue
-        same = [(one, base_of(one, graphs.place, statement.graph)) for one in statement.entities[subject]]
-        entity, base = next((pair for pair in same if pair[1] is not None), same[0])
+        entity, base = _based(statement.entities[subject], graphs.place, statement.graph, held.marks)
         verdict = settle(entity, ours, base, theirs)
         clashes += verdict.clashes
         change.added.update(quads(subject, verdict.added))
@@ -167,6 +175,19 @@ def _compare(graphs: Graphs, statement: Statement) -> Change:
         change.removed -= change.added
         change.schema = statement.schema
     return change
+
+
+def _all(statement: Statement) -> Iterable[Entity]:
+    return (one for same in statement.entities.values() for one in same)
+
+
+def _based(same: list[Entity], place: str, graph: str, marks: Collection[Any]) -> tuple[Entity, Pairs | None]:
+    """Return one of the objects for a thing, and what it said when it was last read or written."""
+    for entity in same:
+        base = sent_of(entity, place, graph, marks) or base_of(entity, place, graph)
+        if base is not None:
+            return entity, base
+    return same[0], None
 
 
 def _orphans(graphs: Graphs, statement: Statement, change: Change) -> set[Any]:

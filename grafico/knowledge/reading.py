@@ -2,7 +2,7 @@
 
 import abc
 import weakref
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from typing import Any, TypeVar
 
 from grafico.calculations import ArtifactRef
@@ -10,7 +10,7 @@ from grafico.knowledge.conflicts import Pairs
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import Fetcher
 
-__all__ = ["AttentiveFetcher", "Reader", "base_of", "note_base"]
+__all__ = ["AttentiveFetcher", "Reader", "base_of", "note_base", "note_sent", "sent_of"]
 
 ResultT = TypeVar("ResultT")
 
@@ -74,12 +74,27 @@ def base_of(entity: Entity, place: str, graph: str) -> Pairs | None:
     return found
 
 
+def sent_of(entity: Entity, place: str, graph: str, marks: Collection[Any]) -> Pairs | None:
+    """Return what an entity said when it was sent to a graph without an answer, if one of the marks is from then."""
+    private = entity.__pydantic_private__ or {}
+    mark, pairs = private.get(BASES, {}).get((place, graph, "sent"), (None, None))
+    return pairs if mark is not None and mark in marks else None
+
+
+def note_sent(entity: Entity, place: str, graph: str, mark: Any, pairs: Pairs) -> None:
+    """Remember what an entity said when it was sent to a graph without an answer."""
+    private = entity.__pydantic_private__
+    assert private is not None
+    private[BASES] = {**private.get(BASES, {}), (place, graph, "sent"): (mark, pairs)}
+
+
 def note_base(entity: Entity, place: str, graph: str, pairs: Pairs) -> None:
     """Remember what an entity says in a graph now."""
     private = entity.__pydantic_private__
     assert private is not None
     # A copy of the entity shares the mapping and keeps what it had.
-    private[BASES] = {**private.get(BASES, {}), (place, graph): pairs}
+    kept = {key: value for key, value in private.get(BASES, {}).items() if key[:2] != (place, graph)}
+    private[BASES] = {**kept, (place, graph): pairs}
 
 
 class Reader(abc.ABC):

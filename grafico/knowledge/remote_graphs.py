@@ -29,6 +29,7 @@ BOOKKEEPING = (REVISION, PAST)
 COPY_ALL = 2000
 """Quads from which on the merge is made from the whole graph."""
 _READS = 8
+_AGAIN = "persist again: what was written is not written twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class RemoteGraphs:
                 states.add(frozenset(pair for pair in own if pair[0].value in BOOKKEEPING))
                 pairs.update(some)
             if len(states) == 1:
-                return Held(pairs, _State(states.pop(), raw))
+                state = states.pop()
+                return Held(pairs, _State(state, raw), frozenset(value for _, value in state))
         raise KnowledgeError(f"{self.place}: <{graph}> changes faster than it can be read", hint="try again later")
 
     def whole(self, graph: str) -> tuple[set[Any], dict[Any, Any]]:
@@ -124,14 +126,11 @@ class RemoteGraphs:
             doubt = error
         try:
             return self._was_made(change.graph, number, mark)
-        except Uncertain:
-            raise
         except KnowledgeError as error:
-            unknown = Uncertain(
-                f"{self.place} was sent changes, and does not tell whether they were made: {error.message}",
-                hint="persist again: what was written is not written twice",
-            )
-            raise (doubt or unknown) from error
+            told = f"{self.place} was sent changes, and does not tell whether they were made: {error.message}"
+            unknown = error if isinstance(error, Uncertain) else doubt or Uncertain(told, hint=_AGAIN)
+            unknown.mark = mark
+            raise unknown from error
 
     def update(self, graph: str, added: Collection[Any], removed: Collection[Any], condition: str) -> None:
         """Send one request that changes a graph and keeps the merge."""
@@ -177,7 +176,7 @@ class RemoteGraphs:
         if revisions and min(map(_number, revisions)) > number:
             raise Uncertain(
                 f"{self.place}: so much was changed meanwhile that it is not known whether these changes were made",
-                hint="persist again: what was written is not written twice",
+                hint=_AGAIN,
             )
         return False
 

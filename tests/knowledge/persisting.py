@@ -1,0 +1,48 @@
+"""One of several processes that persist at once: ``python persisting.py STORE NAME``; prints what came of it as JSON."""
+
+import json
+import sys
+
+from knowledge_models import Named, Thing
+
+from grafico.errors import Conflict
+from grafico.knowledge import open_store
+
+COUNTER = "urn:test:counter"
+ROUNDS = 4
+
+
+def main(place: str, name: str) -> None:
+    store = open_store(place)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    # Overlapping sets: five things are everybody's, five this process's own, all refer to what is shared.
+    for number in range(5):
+        shared = Named(name="shared", number=number, remark="as all say")
+        store.persist(
+            shared, Named(name=name, number=number, parts=[shared]), Thing(iri="urn:test:all", tags={name}, text="")
+        )
+    # Read, change, write: what somebody else wrote in between must not be lost.
+    clashes = 0
+    for _ in range(ROUNDS):
+        counter = store.fetch(COUNTER)
+        while True:
+            counter.count += 1
+            try:
+                store.persist(counter)
+                break
+            except Conflict:
+                clashes += 1
+                store.refresh(counter)
+    # All want another value of one field, without having looked.
+    try:
+        store.persist(Named(name="contested", remark=name))
+        lost = None
+    except Conflict as error:
+        (clash,) = error.clashes
+        lost = clash.model_dump()
+    print(json.dumps({"clashes": clashes, "lost": lost}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
