@@ -115,9 +115,18 @@ def export(quads: str, format_: Format, *, graphs: Collection[str] | None = None
 
 
 def _with_used_schemas(quads: list[Any]) -> list[Any]:
-    """Leave out the schemas that the other graphs use no class of."""
+    """Leave out the schemas that the other graphs do not need: the smallest that has all their classes is enough."""
     types = {q.object for q in quads if q.predicate.value == RDF + "type" and not q.graph_name.value.startswith(SCHEMA)}
-    used = {q.graph_name for q in quads if q.graph_name.value.startswith(SCHEMA) and q.subject in types}
+    has: dict[Any, set[Any]] = {}
+    sizes: dict[Any, int] = {}
+    for quad in quads:
+        if quad.graph_name.value.startswith(SCHEMA):
+            sizes[quad.graph_name] = sizes.get(quad.graph_name, 0) + 1
+            if quad.subject in types:
+                has.setdefault(quad.graph_name, set()).add(quad.subject)
+    wanted = set().union(*has.values())
+    whole = [graph for graph, found in has.items() if found == wanted]
+    used = {min(whole, key=lambda graph: (sizes[graph], graph.value))} if whole else set(has)
     return [q for q in quads if not q.graph_name.value.startswith(SCHEMA) or q.graph_name in used]
 
 

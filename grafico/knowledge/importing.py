@@ -120,8 +120,8 @@ def read_rdf(data: bytes, format_: Format, where: str) -> list[Any]:
         raise QueryError(reply["message"], hint=reply["hint"])
     if done.returncode != 0:
         raise QueryError(
-            f"{where} cannot be read: the parser ended with {done.returncode}",
-            hint="it is nested too deeply, or there is not enough memory",
+            f"{where} cannot be read: it is nested too deeply, or needs too much memory or time (its reader ended with "
+            f"{done.returncode})"
         )
     return list(_parsed(done.stdout))
 
