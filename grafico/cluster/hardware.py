@@ -1,13 +1,14 @@
 """What this machine has: processors, memory and GPUs, found without importing CUDA."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Gpu", "available_cpus", "available_memory_mib", "blas_kernel", "detect_gpus"]
+__all__ = ["Gpu", "available_cpus", "available_memory_mib", "blas_kernel", "detect_gpus", "gpu_settings"]
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -69,16 +70,30 @@ def blas_kernel(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
 def detect_gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """Return the NVIDIA GPUs that this process may use, in the driver's order; none without a driver.
 
-    A ``CUDA_VISIBLE_DEVICES`` that is set already (by Slurm, say) is subdivided, never widened.
+    A card that is divided (MIG) stands for its parts, each a device of its own. A ``CUDA_VISIBLE_DEVICES`` that is set
+    already (by Slurm, say) is subdivided, never widened.
     """
+    query = ["--query-gpu=index,uuid,memory.total,name", "--format=csv,noheader,nounits"]
+    cards = parse_gpus(_driver(*query))
+    if not cards:
+        return ()
+    return visible(with_parts(cards, _driver("-L")), environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def gpu_settings() -> dict[str, str]:
+    """Return how the cards are set (modes, limits of power and clocks), which grafico never changes."""
+    return parse_settings(_driver("-q"))
+
+
+def _driver(*arguments: str) -> str:
+    """Return what the driver's program says; nothing where there is none."""
     if shutil.which("nvidia-smi") is None:
-        return ()
-    query = ["nvidia-smi", "--query-gpu=index,uuid,memory.total,name", "--format=csv,noheader,nounits"]
+        return ""
     try:
-        found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+        command = ["nvidia-smi", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return visible(parse_gpus(found), environ.get("CUDA_VISIBLE_DEVICES"))
+        return ""
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
@@ -91,17 +106,68 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
+def with_parts(cards: tuple[Gpu, ...], listing: str) -> tuple[Gpu, ...]:
+    """Put the parts of divided cards in the place of the cards.
+
+    Parameters
+    ----------
+    cards
+        All cards.
+    listing
+        What ``nvidia-smi -L`` prints. It tells a part's memory only in its profile's name (``3g.40gb``); of that 4 %
+        are left out, because the nominal number is rounded.
+    """
+    parts: dict[str, list[Gpu]] = {}
+    card: Gpu | None = None
+    for line in listing.splitlines():
+        if found := re.match(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)", line):
+            card = next((gpu for gpu in cards if gpu.uuid == found[1]), None)
+        elif card and (found := re.match(r"\s+MIG (\S*?(\d+)gb\S*)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)", line)):
+            profile, memory, number, uuid = found[1], int(found[2]), found[3], found[4]
+            part = Gpu(f"{card.index}:{number}", uuid, memory * 960, f"{card.name} MIG {profile}")
+            parts.setdefault(card.uuid, []).append(part)
+    return tuple(gpu for card in cards for gpu in parts.get(card.uuid, [card]))
+
+
 def visible(gpus: tuple[Gpu, ...], mask: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that a ``CUDA_VISIBLE_DEVICES`` leaves, in its order."""
+    """Return the GPUs that a ``CUDA_VISIBLE_DEVICES`` leaves, in its order; of a divided card's number, its first part."""
     if mask is None:
         return gpus
-    chosen = []
+    chosen: list[Gpu] = []
     for word in (part.strip() for part in mask.split(",")):
-        match = [gpu for gpu in gpus if word == gpu.index or (word and gpu.uuid.startswith(word))]
-        if not match:
+        match = [
+            gpu
+            for gpu in gpus
+            if word and (word in {gpu.index, gpu.index.partition(":")[0]} or gpu.uuid.startswith(word))
+        ]
+        if not match or match[0] in chosen:
             break  # CUDA stops at the first device that it does not know
         chosen.append(match[0])
     return tuple(chosen)
+
+
+SETTINGS = (
+    "Persistence Mode", "Compute Mode", "MIG Mode", "ECC Mode", "GPU Operation Mode", "Accounting Mode",
+    "Current Power Limit", "Requested Power Limit", "Applications Clocks", "Max Customer Boost Clocks",
+)  # fmt: skip
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """Read the settings of each card from what ``nvidia-smi -q`` prints: where they stand, and their values."""
+    found: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        name, colon, value = (part.strip() for part in line.partition(" : "))
+        depth = len(line) - len(line.lstrip())
+        while path and path[-1][0] >= depth:
+            path.pop()
+        if not name:
+            continue
+        path.append((depth, name))
+        where = " / ".join(step for _, step in path)
+        if colon and any(setting in where for setting in SETTINGS):
+            found[where] = value
+    return found
 
 
 def _words(path: Path) -> list[str]:
