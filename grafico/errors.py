@@ -13,6 +13,7 @@
     ├── GraphDefinitionError    a graph whose nodes, routes or annotations do not fit together
     ├── GraphStopped            a walk that cannot go on, with its reason
     ├── ReplayMismatch          the journal does not match the code
+    ├── ClusterLost             the cluster is gone that a run was on
     ├── RunError                a run folder
     │   ├── RunNotFound         no such run
     │   ├── RunLocked           another controller has the run
@@ -37,6 +38,7 @@ __all__ = [
     "BadAnswer",
     "BadInput",
     "BudgetSpent",
+    "ClusterLost",
     "Conflict",
     "GraficoError",
     "GraphDefinitionError",
@@ -127,6 +129,10 @@ class GraphStopped(GraficoError):
 
 class ReplayMismatch(GraficoError):
     """The journal does not match the code; names the first difference."""
+
+
+class ClusterLost(GraficoError):
+    """The cluster is gone that a run was on: nothing is wrong with the run, which goes on once there is one again."""
 
 
 class RunError(GraficoError):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, out, print_json, say
+from grafico.cli.output import BAD_INPUT, JsonFlag, out, print_json, say
 from grafico.cli.tables import print_lines, show_table
 
 if TYPE_CHECKING:
@@ -48,7 +48,11 @@ def check(profile: ProfileName, *, as_json: JsonFlag = False) -> None:
             print_lines(console, [f"    {line}" for line in script.text.splitlines()])
         print_lines(console, [f"note: {note}" for note in checked.notes])
     if checked.refused:
-        raise ProfileError(f"Slurm would not take the profile {checked.profile!r}: {checked.refused}")
+        refusal = f"Slurm would not take the profile {checked.profile!r}: {checked.refused}"
+        if as_json:  # one JSON value is on standard output already
+            say(f"grafico: {refusal}")
+            raise typer.Exit(BAD_INPUT)
+        raise ProfileError(refusal)
     if not as_json:
         out().print("Slurm would take it" if checked.tried else "valid")
 

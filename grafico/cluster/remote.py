@@ -18,7 +18,7 @@ from grafico.cluster.lifecycle import stop_server
 from grafico.cluster.private import private_server, remember
 from grafico.cluster.profile import Profile
 from grafico.cluster.worker import spec_of
-from grafico.errors import GraficoError, ProfileError, StaleController
+from grafico.errors import ClusterLost, GraficoError, ProfileError, StaleController
 from grafico.runs.processes import host_name
 
 __all__ = ["Remote", "remote_cluster"]
@@ -293,7 +293,7 @@ class Remote:
 
     def _lost(self, error: BaseException | None = None) -> GraficoError:
         why = self._stopping or (str(error).partition("\n")[0] if error else "its server has gone")
-        return GraficoError(
+        return ClusterLost(
             f"the cluster {self.connection.name!r} is gone: {why}",
             hint=f"what was committed is safe: once it is up again, `grafico resume {self._run_root.name}` goes on",
         )

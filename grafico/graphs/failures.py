@@ -9,15 +9,20 @@ from typing import Any
 from grafico.calculations import CalculationError, Failure, FailureKind
 from grafico.errors import (
     BadInput,
+    ClusterLost,
     GraficoError,
     GraphDefinitionError,
     GraphStopped,
+    ProfileError,
     ReplayMismatch,
     RunError,
     UnfitRecord,
 )
 
 __all__ = ["JoinFailed", "WalkFailed", "ends_the_run", "failure_from", "unwrap"]
+
+FAULTS = (ClusterLost, GraphDefinitionError, ProfileError, ReplayMismatch, RunError)
+"""What no walk can do anything about."""
 
 
 class WalkFailed(GraficoError):
@@ -58,7 +63,7 @@ def ends_the_run(error: BaseException) -> bool:
     """Tell faults of the machinery, which end the whole run, from what fails one walk."""
     if isinstance(error, UnfitRecord):
         return False
-    return not isinstance(error, Exception) or isinstance(error, ReplayMismatch | RunError | GraphDefinitionError)
+    return not isinstance(error, Exception) or isinstance(error, FAULTS)
 
 
 def failure_from(error: Exception, node: str) -> Failure:

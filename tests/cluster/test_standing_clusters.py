@@ -1,0 +1,207 @@
+"""Clusters that stay up, through the command line: they serve several runs, and outlive or survive each kind of death."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from standing import Grafico, most_at_once
+
+
+@pytest.fixture
+def grafico(tmp_path, helpers):
+    grafico = Grafico(tmp_path)
+    yield grafico
+    grafico.sweep(helpers.marked)
+
+
+def commands(pids: set[int]) -> dict[int, str]:
+    found = {}
+    for pid in pids:
+        try:
+            found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found
+
+
+def test_a_cluster_comes_up_once_serves_a_run_and_goes_down_without_a_trace(grafico, helpers):
+    profile = grafico.profile()
+    one, other = (grafico.start("cluster", "up", profile, "--name", "c", "--json") for _ in range(2))
+    ended = [grafico.end(each, None) for each in (one, other)]
+    assert sorted(code for code, _, _ in ended) == [0, 2]
+    said = json.loads(next(out for code, out, _ in ended if code == 0))
+    assert said["scheduler"].startswith("tls://127.0.0.1:")
+    assert "is up already" in next(err for code, _, err in ended if code == 2)
+
+    job = grafico.job("first", [{"number": n} for n in range(3)])
+    grafico.call("run", job, "--cluster", "connect:c", "-q")
+    result = grafico.run_folder("first") / "results" / "result.json"
+    assert '"first edition"' in result.read_text()
+    # Processes that had imported it are warm; what is beside the job file is taken as it is now.
+    module = Path(job).with_name("naps.py")
+    module.write_text(module.read_text().replace("first edition", "second edition"))
+    grafico.call("run", job, "--cluster", "connect:c", "-q")
+    assert '"second edition"' in (grafico.run_folder("first") / "results" / "result.json").read_text()
+
+    start = grafico.starts("first")[0]
+    state = json.loads(grafico.call("cluster", "status", "c", "--json")[1])
+    assert state["state"] == "up"
+    assert {(worker["name"], worker["spec"]["pool"]) for worker in state["workers"]} == {
+        ("gpu-0", "gpu"),
+        ("cpu", "cpu"),
+    }
+    assert (start.worker, start.cluster, start.slurm_job) == ("cpu", state["id"], "")
+    assert state["controllers"] == []
+    assert [each["state"] for each in json.loads(grafico.call("cluster", "status", "--json")[1])] == ["up"]
+    assert "is down" in grafico.call("cluster", "down", "c")[1]
+    assert not helpers.marked(grafico.tag)
+    assert list((grafico.folder / "tmp").iterdir()) == []
+    assert "down" in grafico.call("cluster", "status", "c")[1]
+    _, _, err = grafico.call("run", job, "--cluster", "connect:c", expect=2)
+    assert "is not up" in err
+
+
+def test_the_rules_hold_for_two_controllers_and_who_comes_late_makes_progress(grafico, helpers):
+    grafico.call("cluster", "up", grafico.profile(), "--name", "c")
+    hurry = grafico.folder / "hurry"
+    # Enough to keep the GPU full for a minute, unless the other one gets its turn.
+    early = [
+        {"number": n, "seconds": 0.3, "hurry": str(hurry), "gpu": "slot", "gpu_memory_mib": 400 if n % 3 else 100}
+        for n in range(200)
+    ]
+    late = [{"number": 500, "seconds": 0.2, "gpu": "exclusive"}]
+    late += [{"number": n, "seconds": 0.2, "gpu": "slot", "gpu_memory_mib": 100} for n in (501, 502)]
+    first = grafico.start("run", grafico.job("early", early), "--cluster", "connect:c", "-q", tag="first")
+    helpers.wait_until(lambda: len(grafico.starts("early")) >= 4, 60, "the first lanes")
+    second = grafico.start("run", grafico.job("late", late), "--cluster", "connect:c", "-q", tag="second")
+    helpers.wait_until(lambda: sum(bool(s.ended) for s in grafico.starts("late")) == 3, 120, "the late lanes")
+    hurry.touch()
+    for process in (second, first):
+        grafico.end(process)
+    memory = {f"nap-{each['number']}": each.get("gpu_memory_mib") or 900 for each in [*early, *late]}
+    starts = grafico.starts("early") + grafico.starts("late")
+    assert {start.status for start in starts} == {"success"}
+    assert len(starts) == len(early) + len(late)
+    assert {start.gpu for start in starts} == {"simulated-0"}
+    assert most_at_once(starts, lambda start: len(start.slot.split(","))) == 3
+    assert most_at_once(starts, lambda start: memory[start.lane.rpartition(":")[2]]) <= 900
+    assert max(s.started for s in grafico.starts("late")) < max(s.started for s in grafico.starts("early"))
+
+
+def test_a_killed_server_leaves_nothing_behind_and_the_run_goes_on_once_it_is_up_again(grafico, helpers):
+    gate = grafico.folder / "gate"
+    profile = grafico.profile()
+    grafico.call("cluster", "up", profile, "--name", "c")
+    naps = [{"number": n, "gate": str(gate)} for n in range(2)] + [{"number": 2}]
+    run = grafico.start("run", grafico.job("cut", naps), "--cluster", "connect:c", "-q", tag="controller")
+    helpers.wait_until(lambda: sum(not s.ended for s in grafico.starts("cut")) == 2, 60, "two lanes that wait")
+    os.kill(grafico.server("c"), signal.SIGKILL)
+    helpers.wait_until(lambda: not helpers.marked(grafico.tag), 10, "the end of hosts, workers and calculations")
+    _, _, err = grafico.end(run, 4)
+    assert "the cluster 'c' is gone" in err
+    assert "grafico resume" in err
+    assert "killed or crashed" in grafico.call("cluster", "status", "c")[1]
+    assert "is not up" in grafico.call("resume", "last", "-q", expect=2)[2]
+    grafico.call("cluster", "up", profile, "--name", "c")
+    gate.touch()
+    grafico.call("resume", "last", "-q", tag="controller")
+    finished = [start.lane for start in grafico.starts("cut") if start.status == "success"]
+    assert sorted(lane.rpartition(":")[2] for lane in finished) == ["nap-0", "nap-1", "nap-2"]
+    assert len(grafico.starts("cut")) <= 5
+    # No attempt was counted against them.
+    assert {start.attempt for start in grafico.starts("cut")} == {1}
+
+
+def test_lanes_outlive_a_killed_controller_and_a_resume_finds_them_again(grafico, helpers):
+    gate = grafico.folder / "gate"
+    grafico.call("cluster", "up", grafico.profile(), "--name", "c")
+    naps = [{"number": n, "gate": str(gate), "gpu": "slot"} for n in range(5)]
+    run = grafico.start("run", grafico.job("left", naps), "--cluster", "connect:c", "-q", tag="controller")
+    helpers.wait_until(lambda: len(grafico.starts("left")) == 3, 60, "three lanes that wait")
+    run.kill()
+    run.communicate()
+    before = grafico.starts("left")
+    _, _, err = grafico.call("cluster", "down", "c", expect=2)
+    assert "of a run without a controller" in err
+    resumed = grafico.start("resume", "last", tag="controller")
+    helpers.wait_until(lambda: grafico.users("c"), 60, "the resumed run on the cluster")
+    assert all(helpers.alive(start.process.pid) for start in before)
+    gate.touch()
+    _, _, err = grafico.end(resumed)
+    assert "3 calculations of this run still go on" in err
+    starts = grafico.starts("left")
+    assert len(starts) == 5
+    assert starts[:3] != before  # they have ended since
+    assert [start.id for start in starts[:3]] == [start.id for start in before]
+    assert {start.status for start in starts} == {"success"}
+
+
+def test_a_cluster_in_use_goes_down_only_by_force_and_the_run_can_be_resumed(grafico, helpers):
+    gate = grafico.folder / "gate"
+    profile = grafico.profile()
+    grafico.call("cluster", "up", profile, "--name", "c")
+    job = grafico.job("forced", [{"number": 0, "gate": str(gate)}])
+    run = grafico.start("run", job, "--cluster", "connect:c", "-q", tag="controller")
+    helpers.wait_until(lambda: grafico.starts("forced"), 60, "the lane")
+    _, _, err = grafico.call("cluster", "down", "c", expect=2)
+    assert f"run {grafico.run_folder('forced').name} (process {run.pid} on " in err
+    grafico.call("cluster", "down", "c", "--force")
+    _, _, err = grafico.end(run, 4)
+    assert "grafico cluster down" in err
+    assert not helpers.marked(grafico.tag)
+    # Elsewhere, on a cluster of its own.
+    gate.touch()
+    grafico.call("resume", "last", "-q", "--cluster", profile)
+    assert [start.attempt for start in grafico.starts("forced")] == [1, 1]
+
+
+def test_interrupting_the_foreground_takes_the_cluster_down(grafico, helpers):
+    process = grafico.start("cluster", "up", grafico.profile(), "--name", "c", "--foreground")
+    helpers.wait_until((grafico.folder / "clusters/c/cluster.json").exists, 60, "the cluster")
+    helpers.wait_until(lambda: len(helpers.marked(grafico.tag)) >= 3, 60, "its host")
+    process.send_signal(signal.SIGINT)
+    _, out, _ = grafico.end(process)
+    assert "connect:c" in out
+    assert not helpers.marked(grafico.tag)
+
+
+def test_a_cluster_of_other_versions_is_refused_with_what_differs(grafico):
+    grafico.call("cluster", "up", grafico.profile(), "--name", "c")
+    path = grafico.folder / "clusters/c/cluster.json"
+    said = json.loads(path.read_text())
+    other = grafico.folder / "other"
+    other.mkdir(mode=0o700)
+    said["versions"]["pydantic"] = "1.0"
+    (other / "cluster.json").write_text(json.dumps(said))
+    job = grafico.job("misfit", [{"number": 0}])
+    _, _, err = grafico.call("run", job, "--cluster", f"connect:{other}", "-q", expect=2)
+    assert "does not fit this installation: pydantic 1.0 there" in err
+
+
+def test_a_profile_is_checked_without_starting_anything(grafico, helpers):
+    said = json.loads(grafico.call("cluster", "check", grafico.profile(), "--json")[1])
+    assert said["ok"]
+    assert [worker["name"] for worker in said["workers"]] == ["gpu-0", "cpu"]
+    assert not helpers.marked(grafico.tag)
+    site = {
+        "kind": "slurm",
+        "pools": [{"name": "cpu", "cpus": 2, "memory_mib": 4000}],
+        "slurm": {"partition": "night", "walltime": "01:00:00"},
+    }
+    code, out, _ = grafico.call("cluster", "check", grafico.profile(site, "site"), "--json", expect=None)
+    said = json.loads(out)
+    assert code == (0 if said["ok"] else 2)
+    host = said["scripts"][0]["text"]
+    assert "#SBATCH --partition=night" in host
+    assert "grafico.cluster.host" in host
+    assert "PRIVATE KEY" not in out
+    assert subprocess.run(["bash", "-n"], input=host, text=True, check=False).returncode == 0
+
+
+def test_what_is_no_cluster_is_said(grafico):
+    assert "there is no cluster 'nowhere'" in grafico.call("cluster", "status", "nowhere", expect=2)[2]
+    assert "is not up" in grafico.call("run", grafico.job("j", [{"number": 0}]), "-c", "connect:nowhere", expect=2)[2]
+    assert "is no name for a cluster" in grafico.call("cluster", "up", grafico.profile(), "--name", "a b", expect=2)[2]
