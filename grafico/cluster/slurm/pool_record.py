@@ -25,7 +25,7 @@ GIVE_UP = 3
 
 NOT_ITS_FAULT = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED"})
 
-HOLD_S = 5.0
+HOLD_S = 2.0
 """After a failure nothing is submitted for so long; twice as long after the next one."""
 
 LONGEST_HOLD_S = 300.0
