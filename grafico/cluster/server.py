@@ -185,7 +185,8 @@ async def _scheduler(profile: Profile, place: ClusterFolder, exchange: Any) -> A
         await asyncio.to_thread(issue, place.tls)
         tls = tls_paths(place.tls)
     shown = profile.dashboard != "off"
-    with dask.config.set({**CONFIG, "distributed.scheduler.http.routes": []}):
+    own = {"distributed.scheduler.http.routes": [], "temporary-directory": str(place.hosts)}
+    with dask.config.set({**CONFIG, **own}):
         scheduler = Scheduler(
             host=_address(profile),
             port=0,
