@@ -40,6 +40,7 @@ class Tool(NamedTuple):
 
 PARTS = (
     Part("distributed", "distributed", "lanes on Dask", None),
+    Part("cryptography", "cryptography", "TLS between workers", None),
     Part("pydantic", "pydantic", "models", None),
     Part("pydantic-graph", "pydantic_graph", "graphs", None),
     Part("pyoxigraph", "pyoxigraph", "knowledge base", None),
@@ -70,7 +71,6 @@ TOOLS = (
     Tool("crest", ("--version",), "conformers by metadynamics", "https://crest-lab.github.io/crest-docs/ (conda: crest)"),
     Tool("xtb", ("--version",), "GFN2-xTB as a program", "Debian: apt install xtb (conda: xtb)"),
     Tool("packmol", (), "boxes of solvent", "https://m3g.github.io/packmol/ (conda: packmol)"),
-    Tool("sbatch", ("--version",), "Slurm", "is there only on clusters with Slurm"),
     Tool("nvidia-smi", ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"), "NVIDIA GPUs",
          "comes with the NVIDIA driver"),
     Tool("nvidia-cuda-mps-control", (), "sharing of GPUs (MPS)", "comes with the NVIDIA driver"),
@@ -102,7 +102,14 @@ def examine(runs_dir: Path, *, imports: bool = True) -> list[dict[str, Any]]:
             for row, problem in zip(present, pool.map(_import, (modules[row["name"]] for row in present)), strict=True):
                 if problem:
                     row.update(state="broken", version=f"{row['version']}: {problem}")
-    return [*found, *tools, _links(runs_dir)]
+    return [*found, *tools, _links(runs_dir), *_clusters()]
+
+
+def _clusters() -> list[dict[str, Any]]:
+    """What there is for clusters, and those that are up."""
+    from grafico.cluster.survey import survey
+
+    return [{"kind": "cluster", **finding.model_dump()} for finding in survey()]
 
 
 def _part(part: Part) -> dict[str, Any]:

@@ -33,6 +33,7 @@ __all__ = [
     "submit",
     "transient",
     "try_script",
+    "user_name",
     "version",
     "words_of",
 ]
@@ -69,6 +70,9 @@ TRANSIENT = re.compile(
     re.IGNORECASE,
 )
 """Refusals that may be over in a while: a controller that does not answer, limits on how many jobs one may have."""
+
+QUICK_S = 10.0
+"""For what is asked only to tell people."""
 
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS")
 LINE = re.compile(r"^(?:sbatch|squeue|sacct|scontrol|scancel|sinfo)(?:: (?:error|fatal|warning))?: ", re.MULTILINE)
@@ -212,7 +216,7 @@ def queue(job_ids: Iterable[str] = (), *, name: str = "") -> dict[str, JobState]
         Only jobs of this name.
     """
     wanted = set(job_ids)
-    arguments = ["-h", "-u", _user(), "-t", "all", "-o", "%A|%T|%N|%r"]
+    arguments = ["-h", "-u", user_name(), "-t", "all", "-o", "%A|%T|%N|%r"]
     said = call("squeue", *arguments, *([f"--name={name}"] if name else []))
     if not said.ok:
         return said.problem
@@ -268,14 +272,14 @@ def requeue(job_id: str) -> str:
 
 def version() -> Said:
     """Return Slurm's version, such as ``22.05.8``."""
-    said = call("sinfo", "--version", timeout_s=10.0)
+    said = call("sinfo", "--version", timeout_s=QUICK_S)
     found = re.search(r"\d+\.\d+\S*", said.out)
     return Said(found.group() if found else said.out.strip(), said.problem)
 
 
 def partitions() -> tuple[Partition, ...] | str:
     """Return the partitions that one can see, one entry for each kind of node; or why not."""
-    said = call("sinfo", "-h", "-e", "-o", "%P|%a|%l|%F|%c|%m|%G", timeout_s=10.0)
+    said = call("sinfo", "-h", "-e", "-o", "%P|%a|%l|%F|%c|%m|%G", timeout_s=QUICK_S)
     if not said.ok:
         return said.problem
     found = []
@@ -299,7 +303,8 @@ def partitions() -> tuple[Partition, ...] | str:
     return tuple(found)
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Return who one is here; a number where nobody knows a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may know no name for the user
