@@ -294,7 +294,7 @@ def _inputs(crate: Any, view: RunView) -> tuple[list[Any], list[Any]]:
     """Return what the job's input said, and the parameters that these are values of."""
     try:
         job = json.loads(view.paths.job_json.read_text(encoding="utf-8"))
-        given: dict[str, Json] = job["input"]
+        given: dict[str, Json] = job["job"]["input"]
         items = list(given.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return [], []
