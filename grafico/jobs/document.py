@@ -52,8 +52,9 @@ class Document:
     def position(self, place: Place) -> str:
         """Say where a place, or the nearest thing around it, was written."""
         for end in range(len(place), 0, -1):
-            if place[:end] in self.overridden:
+            if place[:end] in self.overridden:  # what the file has there, or below, no longer counts
                 return self.overridden[place[:end]]
+        for end in range(len(place), 0, -1):
             if place[:end] in self.lines:
                 return f"line {self.lines[place[:end]]}"
         return ""
