@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ def _impossible() -> str:
 
 JOB = """\
 name: {name}
-graph: grafico_tiny:GRAPH
+graph: gated:GRAPH
 cluster: elastic.yaml
 knowledge: {{persist: false}}
 input: {given}
@@ -112,21 +112,32 @@ class Slurm:
         self.started.append(process)
         return process
 
-    def job(self, *, name: str = "job.yaml", **given: Any) -> Path:
-        """Write a job file of the tiny science, which squares numbers, and its profiles."""
-        shutil.copy(ROOT / "tests" / "jobs" / "material" / "grafico_tiny.py", self.files)
+    def job(self, numbers: Sequence[int] = (1, 2, 3, 4), *, name: str = "job", gated: bool = True) -> Path:
+        """Write a job file that squares numbers, and profiles; if gated, each calculation waits for :meth:`open`."""
+        shutil.copy(HERE / "material" / "gated.py", self.files)
         for stem, text in PROFILES.items():
             (self.files / f"{stem}.yaml").write_text(text)
-        path = self.files / name
-        path.write_text(JOB.format(name=path.stem, given=json.dumps(given)))
+        self.gate.mkdir(exist_ok=True)
+        given = {"numbers": list(numbers), "gate": str(self.gate) if gated else ""}
+        path = self.files / f"{name}.yaml"
+        path.write_text(JOB.format(name=name, given=json.dumps(given)))
         return path
+
+    def open(self, what: object = "all") -> None:
+        """Let one number pass, or all."""
+        (self.gate / str(what)).touch()
+
+    @property
+    def gate(self) -> Path:
+        """Folder in which a file opens the gate."""
+        return self.files / "gate"
 
     def sbatch(self, *arguments: object) -> str:
         """Submit a script; return the job's number."""
         return self.call("sbatch", "--parsable", *arguments).out.strip()
 
-    def signal(self, number: str) -> None:
-        """Send SIGUSR1 as Slurm does before the time of a job is over."""
+    def warn(self, number: str) -> None:
+        """Send SIGUSR1, as Slurm does before the time of a job is over."""
         self.call("scancel", "--batch", "--signal=USR1", number)
 
     def run_folder(self, within: float = 120) -> Path:

@@ -44,9 +44,9 @@ def journal(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def failures(folder: Path) -> list[dict[str, Any]]:
-    """Attempts that the journal counts as failed."""
-    return [entry for entry in journal(folder) if "worker_lost" in json.dumps(entry)]
+def attempts_lost(folder: Path) -> list[dict[str, Any]]:
+    """What the journal has of attempts that failed because their worker was lost."""
+    return [entry for entry in journal(folder) if '"worker_lost"' in json.dumps(entry)]
 
 
 def manifest(folder: Path) -> dict[str, Any]:
