@@ -7,7 +7,7 @@ an update is the caller's to repeat, because only the caller knows whether that 
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
 from grafico.errors import KnowledgeError
@@ -69,8 +69,7 @@ class Endpoint:
         """Return the answer to an ASK query."""
         import pyoxigraph
 
-        with self.answer(query, JSON) as (body, _):
-            answer = body.parsed(lambda: pyoxigraph.parse_query_results(body.file, _json()))
+        answer = self._parsed(query, lambda file: pyoxigraph.parse_query_results(file, _json()))
         if not isinstance(answer, pyoxigraph.QueryBoolean):
             raise KnowledgeError(f"{self.address} answered something else than yes or no; is it a SPARQL 1.1 endpoint?")
         return bool(answer)
@@ -79,11 +78,21 @@ class Endpoint:
         """Return the rows of a SELECT query as pyoxigraph terms, all of them."""
         import pyoxigraph
 
-        with self.answer(query, JSON) as (body, _):
-            rows: list[tuple[Any, ...]] = body.parsed(
-                lambda: [tuple(row) for row in pyoxigraph.parse_query_results(body.file, _json())]  # type: ignore[union-attr]
-            )
-            return rows
+        def rows(file: IO[bytes]) -> list[tuple[Any, ...]]:
+            answer = pyoxigraph.parse_query_results(file, _json())
+            if isinstance(answer, pyoxigraph.QueryBoolean):
+                raise TypeError("yes or no, and no rows")
+            return [tuple(row) for row in answer]
+
+        found: list[tuple[Any, ...]] = self._parsed(query, rows)
+        return found
+
+    def _parsed(self, query: str, parse: Callable[[IO[bytes]], Any]) -> Any:
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(_Repeatable), self.answer(query, JSON) as (body, _media_type):
+                return body.parsed(lambda file=body.file: parse(file))
+        with self.answer(query, JSON) as (body, _media_type):
+            return body.parsed(lambda: parse(body.file))
 
     @contextlib.contextmanager
     def answer(self, query: str, accept: str) -> Iterator[tuple["Body", str]]:
@@ -296,7 +305,7 @@ class Body:
         """
         try:
             return parse()
-        except (SyntaxError, ValueError, OSError, KnowledgeError) as error:
+        except (SyntaxError, TypeError, ValueError, OSError, KnowledgeError) as error:
             if self._failure is not None:
                 raise self._failure from error
             if isinstance(error, KnowledgeError):
@@ -326,7 +335,7 @@ class Body:
                 f"the answer of {address} is longer than {self._endpoint.max_bytes} bytes", hint="ask for less"
             )
         else:
-            failure = KnowledgeError(
+            failure = _Repeatable(
                 f"{address} broke off in the middle of its answer ({_reason(error)})", hint="try again"
             )
         self._failure = failure
@@ -341,7 +350,8 @@ def _json() -> Any:
 
 def _reason(error: BaseException) -> str:
     inner = getattr(error, "reason", None) or error
-    if isinstance(inner, tuple | list) and inner:
-        inner = inner[-1]
+    # urllib3 tells the cause as the second of two.
+    if isinstance(inner, Exception) and len(inner.args) == 2 and isinstance(inner.args[1], Exception):
+        inner = inner.args[1]
     text = str(getattr(inner, "strerror", None) or inner)
     return text.rpartition(": ")[2][:160] or type(inner).__name__

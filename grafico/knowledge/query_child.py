@@ -28,7 +28,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a request; the caller keeps the time."""
     # Processor time, so that a busy machine does not refuse what an idle one answers.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_PROF, PARSE_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, min(PARSE_SECONDS, max(1.0, request["timeout_s"])))
     form = check_query(request["query"])
     signal.setitimer(signal.ITIMER_PROF, 0)
     if "address" in request:
