@@ -66,10 +66,10 @@ def _run(store: Any, form: str, request: dict[str, Any]) -> dict[str, Any]:
     terms = {name: bound_term(term) for name, term in request["bind"].items()}
     text = request["query"]
     try:
-        # The store can substitute only what SELECT projects; elsewhere substitution reaches further than VALUES.
-        if form == "select" and terms:
+        # The store can substitute only what is projected; in ASK substitution reaches further than VALUES.
+        if form != "ask" and terms:
             names = " ".join(f"?{name}" for name in terms)
-            text = with_values(text, f"VALUES ({names}) {{ ({' '.join(map(str, terms.values()))}) }}")
+            text = with_values(text, f"VALUES ({names}) {{ ({' '.join(map(str, terms.values()))}) }}", form=form)
             terms = {}
         result = store.query(
             text,
