@@ -1,7 +1,7 @@
 """`grafico bench`: measure, and print each number beside what it should be."""
 
 import importlib
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +12,11 @@ from grafico.errors import BadInput, MissingExtra
 app = typer.Typer(no_args_is_help=True)
 
 
-def measure(name: str, *, as_json: bool) -> None:
+def measure(name: str, *, as_json: bool, **given: Any) -> dict[str, Any]:
     """Run one benchmark and print what it found.
 
     A benchmark is a module ``grafico.bench.<name>`` with ``bench() -> dict``; a value may be a mapping with
-    ``value``, ``limit`` and ``unit``.
+    ``value``, ``limit`` and ``unit``. What is given is handed to it.
     """
     module = f"grafico.bench.{name}"
     try:
@@ -27,12 +27,13 @@ def measure(name: str, *, as_json: bool) -> None:
         from grafico.jobs.catalog import missing_extra
 
         raise missing_extra(error) or MissingExtra(f"{error.name} is not installed") from error
-    result: dict[str, Any] = found.bench()
+    result: dict[str, Any] = found.bench(**given)
     if as_json:
         print_json(result)
-        return
+        return result
     rows = [row for key, value in result.items() for row in _rows(key, value)]
     show_table(out(), f"grafico bench {name}", ("measured", "value", "limit", "unit", ""), rows)
+    return result
 
 
 def _rows(key: str, value: Any) -> list[tuple[Any, ...]]:
@@ -67,6 +68,39 @@ def chemistry(as_json: JsonFlag = False) -> None:
 def kb(as_json: JsonFlag = False) -> None:
     """Persisting and querying, over rdflib in memory."""
     measure("kb", as_json=as_json)
+
+
+@app.command()
+def gpu(as_json: JsonFlag = False) -> None:
+    """Calculations an hour on one GPU: one, two and three at once, with and without MPS."""
+    measure("gpu", as_json=as_json)
+
+
+@app.command()
+def cluster(
+    *,
+    peers: Annotated[
+        bool, typer.Option("--peers/--no-peers", help="Measure Parsl, HyperQueue and executorlib beside it.")
+    ] = True,
+    as_json: JsonFlag = False,
+) -> None:
+    """Lanes on a cluster: over bare Dask, use of the slots, makespan, resume, memory; peers beside it."""
+    measure("cluster", as_json=as_json, peers=peers)
+
+
+@app.command()
+def soak(
+    *,
+    lanes: Annotated[int, typer.Option("--lanes", min=12, help="Lanes to walk.")] = 5000,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Of the moments and victims; default: another each time.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Many short lanes on four pretended GPUs while workers are killed at random; exit code 1 on any fault."""
+    found = measure("soak", as_json=as_json, lanes=lanes, seed=seed)
+    if found["faults"]:
+        raise typer.Exit(1)
 
 
 @app.command("help")
