@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from grafico.calculations import ArtifactRef, Json
-from grafico.knowledge import Array, Entity, Iri, KnowledgeBase, RunKnowledge, Unit
+from grafico.knowledge import Array, Entity, Iri, RunKnowledge, Unit, open_store
 
 NAMESPACE = "https://example.org/test#"
 
@@ -89,10 +89,10 @@ class Other(Entity):
     name: str = Field(description="what the other is called")
 
 
-def persist_many(folder: Path, store: Path, first: int, count: int) -> None:
+def persist_many(folder: Path, store: str, first: int, count: int) -> None:
     """Persist ``count`` entities one call at a time."""
     folder.mkdir(parents=True, exist_ok=True)
-    knowledge = RunKnowledge(folder, run_id=folder.name, store=KnowledgeBase(store))
+    knowledge = RunKnowledge(folder, run_id=folder.name, store=open_store(store))
     for number in range(first, first + count):
         knowledge.persist_now([Named(name=folder.name, number=number), Named(name="shared", number=number % 3)])
         print(number, flush=True)
@@ -101,4 +101,4 @@ def persist_many(folder: Path, store: Path, first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    persist_many(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    persist_many(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -1,13 +1,18 @@
 import asyncio
+import contextlib
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import pyoxigraph
 import pytest
+from endpoints import BOTH
 from knowledge_models import Named, Thing
 
 from grafico.errors import KnowledgeError
@@ -17,8 +22,8 @@ SCRIPT = Path(__file__).with_name("knowledge_models.py")
 COUNT = "SELECT (COUNT(DISTINCT ?x) AS ?n) WHERE { ?x a <https://example.org/test#Named> }"
 
 
-def persisting(tmp_path, name, first=0, count=12):
-    command = [sys.executable, str(SCRIPT), str(tmp_path / "runs" / name), str(tmp_path / "kb"), str(first), str(count)]
+def persisting(tmp_path, knowledge, name, first=0, count=12):
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "runs" / name), knowledge.place, str(first), str(count)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -44,6 +49,7 @@ def test_what_a_run_persisted_is_asked_for_in_a_later_process(run, knowledge):
     assert done.stdout.strip() == "[{'n': 'oxygen'}]"
 
 
+@BOTH
 def test_persisting_again_writes_nothing(run, knowledge):
     things = [Named(name="a", parts=[Named(name='b\x01\t"é')]), Thing(text="x")]
     run.persist_now(things)
@@ -56,14 +62,16 @@ def test_persisting_again_writes_nothing(run, knowledge):
     assert knowledge.load_run(run.path).model_dump() == {"added": 0, "removed": 0}
 
 
-def test_a_later_description_replaces_the_earlier_one(run, knowledge):
+@BOTH
+def test_a_later_description_replaces_the_earlier_one(run, knowledge, another):
     run.persist_now([Named(name="a", remark="old", parts=[Named(name="b")])])
     run.persist_now([Named(name="a", remark="new")])
-    fetched = KnowledgeBase(knowledge.folder).fetch(Named(name="a").iri)
+    fetched = another().fetch(Named(name="a").iri)
     assert (fetched.remark, fetched.parts) == ("new", [])
     assert "old" not in knowledge.dump()
 
 
+@BOTH
 def test_what_an_invalidated_walk_had_persisted_goes_when_the_run_finishes(run, knowledge):
     run.persist_now([Named(name="stale"), Named(name="kept")])
     resumed = RunKnowledge(run.folder, store=knowledge)
@@ -93,6 +101,22 @@ def test_a_rebuild_gives_the_same_triples(run, knowledge, tmp_path):
     assert len([p for p in knowledge.folder.iterdir() if p.name.startswith("oxigraph-")]) == 1
 
 
+@BOTH
+def test_an_empty_store_is_filled_from_the_run_folders(knowledge, another, tmp_path):
+    elsewhere = KnowledgeBase(tmp_path / "elsewhere")
+    for number in range(3):
+        (tmp_path / "runs" / str(number)).mkdir(parents=True)
+        persisted = RunKnowledge(tmp_path / "runs" / str(number), run_id=str(number), store=elsewhere)
+        persisted.persist_now([Thing(text="x", others=[Thing(text="y")]), Named(name="a", remark=str(number))])
+    assert len(knowledge.rebuild([tmp_path / "runs"]).runs) == 3
+    assert knowledge.dump() == elsewhere.dump()
+    assert another().rebuild([tmp_path / "runs"]).problems == ()
+    assert knowledge.dump() == elsewhere.dump()
+    (tmp_path / "runs" / "1" / "knowledge.nq").write_text("nonsense")
+    done = knowledge.rebuild([tmp_path / "runs"])
+    assert (len(done.runs), len(done.problems)) == (2, 1)
+
+
 def test_a_rebuild_reports_what_it_could_not_load(run, knowledge, tmp_path):
     run.persist_now([Named(name="a")])
     gone = tmp_path / "runs" / "gone"
@@ -107,21 +131,56 @@ def test_a_rebuild_reports_what_it_could_not_load(run, knowledge, tmp_path):
     assert count(knowledge) == 1
 
 
-def test_two_processes_persist_at_once_and_nothing_is_lost(tmp_path, knowledge):
-    # The last two each describe "shared" things that the others describe as well.
-    workers = [persisting(tmp_path, name) for name in ("one", "two", "three", "four")]
+@BOTH
+def test_four_runs_persist_at_once_while_others_read_and_nothing_is_lost(tmp_path, knowledge, another):
+    # Each describes "shared" things that the others describe as well.
+    workers = [persisting(tmp_path, knowledge, name) for name in ("one", "two", "three", "four")]
+    for worker in workers:
+        assert worker.stdout.readline() == "0\n", worker.communicate()[1]
+    reader, seen, read = another(), [], 0
+    while any(worker.poll() is None for worker in workers):
+        seen.append(reader.fetch(Named(name="shared").iri).number)
+        read = max(read, count(reader))
+        assert read <= 4 * 12 + 3
     for worker in workers:
         _, errors = worker.communicate(timeout=120)
         assert worker.returncode == 0, errors
+    assert set(seen) == {0}
     assert count(knowledge) == 4 * 12 + 3
     before = knowledge.dump()
-    knowledge.rebuild()
+    knowledge.rebuild([tmp_path / "runs"])
     assert knowledge.dump() == before
+    elsewhere = KnowledgeBase(tmp_path / "elsewhere")
+    elsewhere.rebuild([tmp_path / "runs"])
+    assert elsewhere.dump() == before
 
 
+def test_a_reader_that_has_begun_is_not_kept_waiting_and_sees_one_state(run, knowledge):
+    run.persist_now([Named(name="n", number=number) for number in range(50)])
+    with knowledge_open_for_reading(knowledge) as store:
+        writer = threading.Thread(target=run.persist_now, args=([Named(name="n", number=50)],))
+        writer.start()
+        assert len(list(store.quads_for_pattern(None, None, pyoxigraph.Literal("n"), None))) == 100
+    writer.join(60)
+    assert count(knowledge) == 51
+
+
+@contextlib.contextmanager
+def knowledge_open_for_reading(knowledge):
+    inside, outside = queue.Queue(), threading.Event()
+    reader = threading.Thread(target=knowledge._reading, args=(lambda s: (inside.put(s), outside.wait(60)),))
+    reader.start()
+    try:
+        yield inside.get(timeout=60)
+    finally:
+        outside.set()
+        reader.join(60)
+
+
+@BOTH
 def test_a_kill_in_the_middle_leaves_the_store_readable_and_a_resume_completes_it(tmp_path, knowledge):
     for attempt in range(3):
-        worker = persisting(tmp_path, "killed", count=200)
+        worker = persisting(tmp_path, knowledge, "killed", count=200)
         for _ in range(4 + 3 * attempt):
             worker.stdout.readline()
         time.sleep(0.004 * attempt)
@@ -130,12 +189,11 @@ def test_a_kill_in_the_middle_leaves_the_store_readable_and_a_resume_completes_i
         assert knowledge.query("ASK { ?x a <https://example.org/test#Named> }").boolean
         # Every line that was printed had been persisted.
         assert count(knowledge) >= 3 + 4 + 3 * attempt
-    worker = persisting(tmp_path, "killed", count=20)
+    worker = persisting(tmp_path, knowledge, "killed", count=20)
     _, errors = worker.communicate(timeout=60)
     assert worker.returncode == 0, errors
-    RunKnowledge(tmp_path / "runs" / "killed", store=knowledge)
     before = knowledge.dump()
-    knowledge.rebuild()
+    knowledge.rebuild([tmp_path / "runs"])
     assert knowledge.dump() == before
 
 
@@ -237,6 +295,7 @@ def _kind_of(path):
     return names[done.stdout.strip()]
 
 
+@BOTH
 def test_an_empty_knowledge_base_answers(knowledge):
     assert count(knowledge) == 0
     assert knowledge.dump() == ""
