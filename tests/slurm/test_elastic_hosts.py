@@ -11,7 +11,7 @@ import pytest
 from grafico.cluster import Profile
 from grafico.cluster.slurm.commands import try_script
 from grafico.cluster.slurm.script import allocation_script, controller_script, host_script
-from tests.slurm.evidence import faults, manifest, result
+from tests.slurm.evidence import faults, manifest, result, starts
 
 HOST = "{name: cpu, cpus: 1, memory_mib: 1000, hosts: 1}"
 
@@ -62,19 +62,24 @@ def test_when_the_server_is_killed_hosts_end_and_those_in_the_queue_are_taken_ou
 
 
 def test_work_brings_hosts_and_idle_hosts_are_given_back(slurm: Any) -> None:
-    slurm.job(numbers=[1, 2, 3, 4, 5, 6], sleep_s=2)
+    slurm.job([1, 2, 3, 4, 5, 6])
     up(slurm, "idle_s: 3\npools: [{name: cpu, cpus: 1, memory_mib: 1000, hosts: {min: 0, max: 2}}]")
     assert not slurm.queue()
-    slurm.grafico("run", "job.yaml", "--cluster", "connect:mine")
+    run = slurm.spawn("run", "job.yaml", "--cluster", "connect:mine")
+    hosts_up(slurm, 2)
+    assert len(slurm.queue()) == 2
+    slurm.open()
+    assert run.wait(120) == 0, slurm.witness()
     folder = slurm.run_folder()
     assert result(folder)["total"] == 91
     assert not faults(folder)
+    assert {started.worker for started in starts(folder)} == {"cpu-1-0", "cpu-2-0"}
     slurm.until(lambda: not slurm.queue())
     assert [pool["wanted"] for pool in status(slurm)["pools"]] == [0]
 
 
 def test_a_host_that_cannot_start_is_given_up_with_the_last_words_of_its_log(slurm: Any) -> None:
-    slurm.job(numbers=[1])
+    slurm.job([1], gated=False)
     broken = slurm.files / "python"
     broken.write_text("#!/bin/sh\necho 'ImportError: libnothing.so: cannot open shared object file' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -92,7 +97,7 @@ def test_a_host_that_cannot_start_is_given_up_with_the_last_words_of_its_log(slu
     [("partition: gone", "invalid partition specified: gone"), ("constraint: gone", "Invalid feature specification")],
 )
 def test_what_slurm_refuses_is_told_before_anything_runs(slurm: Any, settings: str, words: str) -> None:
-    slurm.job(numbers=[1])
+    slurm.job([1], gated=False)
     elastic = slurm.files / "elastic.yaml"
     elastic.write_text(elastic.read_text().replace('{walltime: "00:10:00"}', f"{{{settings}}}"))
     said = slurm.grafico("run", "job.yaml", check=False)
@@ -129,3 +134,52 @@ def test_slurm_accepts_the_scripts_of_every_style(slurm: Any, monkeypatch: pytes
         Profile.model_validate({"kind": "slurm", "pools": [gpu], "slurm": {"gpu_type": "h100"}}), "gpu", folder, "1"
     )
     assert "Requested node configuration is not available" in try_script(wrong)
+
+
+def test_a_preempted_host_comes_again_when_there_is_room(slurm: Any) -> None:
+    up(slurm, "pools: [{name: cpu, cpus: 8, memory_mib: 4000, hosts: 1, slurm: {partition: low}}]")
+    hosts_up(slurm, 1)
+    number = slurm.call(
+        "sbatch", "--parsable", "-p", "high", "-N2", "-n2", "-c8", "--mem=3000", "--wrap", "sleep 600"
+    ).out.strip()
+    now = slurm.until(lambda: (now := status(slurm)) and "PREEMPTED" in json.dumps(now["pools"]) and now)
+    assert "host 1 was lost: job" in json.dumps(now["pools"])
+    slurm.until(lambda: slurm.state(number) == "RUNNING")
+    slurm.until(lambda: "job queued (Resources)" in json.dumps(status(slurm)["pools"]))
+    slurm.call("scancel", number)
+    hosts_up(slurm, 1)
+    slurm.grafico("cluster", "down", "mine")
+    assert not slurm.queue()
+
+
+def test_while_slurm_does_not_answer_hosts_work_on(slurm: Any) -> None:
+    slurm.job([1, 2, 3], gated=False)
+    up(slurm, "idle_s: 600\npools: [{name: cpu, cpus: 1, memory_mib: 1000, hosts: {min: 1, max: 2}}]")
+    hosts_up(slurm, 1)
+    pid = int((slurm.root / "run" / "slurmctld.pid").read_text())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        slurm.grafico("run", "job.yaml", "--cluster", "connect:mine")
+        assert result(slurm.run_folder())["total"] == 14
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    slurm.grafico("cluster", "down", "mine")
+    slurm.until(lambda: not slurm.queue())
+
+
+def test_a_job_that_is_held_waits_and_one_that_can_never_start_is_given_up(slurm: Any) -> None:
+    up(slurm, f"pools: [{HOST.replace('hosts: 1', 'hosts: 1, slurm: {directives: [--hold]}')}]")
+    now = slurm.until(lambda: (now := status(slurm)) and "JobHeldUser" in json.dumps(now["pools"]) and now)
+    assert [(pool["queued"], pool["hopeless"]) for pool in now["pools"]] == [(1, False)]
+    (number,) = slurm.queue()
+    slurm.call("scontrol", "release", number)
+    hosts_up(slurm, 1)
+    slurm.grafico("cluster", "down", "mine")
+    assert not slurm.queue()
+    slurm.job([1], gated=False)
+    elastic = slurm.files / "elastic.yaml"
+    slurm.call("scontrol", "update", "PartitionName=main", "MaxTime=5")
+    said = slurm.grafico("run", "job.yaml", "--cluster", str(elastic), check=False)
+    assert said.code == 2, said
+    assert "PartitionTimeLimit" in said.err or "time limit" in said.err.lower()
+    assert not slurm.queue()

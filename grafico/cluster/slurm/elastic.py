@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grafico.cluster.fleet import HostView, PoolStatus
 from grafico.cluster.layout import lay_out
@@ -23,6 +24,9 @@ from grafico.cluster.slurm.records import HostRecords, cancel_left, look_up
 from grafico.cluster.slurm.scaling import decide
 from grafico.cluster.slurm.script import check_script, host_script
 from grafico.errors import MissingExtra, ProfileError
+
+if TYPE_CHECKING:
+    from grafico.cluster.slurm.host_job import HostJob
 
 __all__ = ["ElasticFleet"]
 
@@ -42,6 +46,9 @@ START_S = 900.0
 
 CANCEL_AGAIN_S = 20.0
 """A cancelled job that has not ended by then is cancelled again: scancel may not have been heard."""
+
+TOGETHER = 8
+"""Jobs of a pool that are submitted at once; more come a second later."""
 
 END_S = 25.0
 """Seconds for which jobs are waited for at the end."""
@@ -122,7 +129,8 @@ class ElasticFleet:
                 for name in names:
                     record = self._pools[name]
                     record.wanted = record.pool.scale.min
-                    await self._submit(name, record.wanted)
+                    # One, which shows whether Slurm takes them; the others come with the first turns.
+                    await self._submit(name, min(1, record.wanted))
                     record.raise_if_refused(self._profile.name)
             except BaseException:
                 await self._end_all()
@@ -165,8 +173,12 @@ class ElasticFleet:
 
     def _look_again(self, now: float) -> None:
         """Have somebody look at the queue, now and then; what is found counts from the next turn on."""
-        if self._look is not None and not self._look.done():
-            return
+        if self._look is not None:
+            if not self._look.done():
+                return
+            if not self._look.cancelled() and (error := self._look.exception()) is not None:
+                LOG.error("the queue could not be looked at", exc_info=error)
+            self._look = None
         expecting = any(not host.up or host.ending for record in self._pools.values() for host in record.hosts)
         if now - self._looked_at >= (LOOK_S if expecting else LOOK_SELDOM_S):
             self._looked_at = now
@@ -218,22 +230,25 @@ class ElasticFleet:
         from grafico.cluster.slurm.host_job import HostJob
 
         record = self._pools[name]
-        for _ in range(count):
-            if self._closing:
-                return
+        jobs = []
+        for _ in range(min(count, TOGETHER)):
             self._last += 1
             label = str(self._last)
             text = host_script(self._profile, name, self._folder, label)
-            job = HostJob(self._scheduler, f"{name}-{label}", text=text, records=self._records)
-            try:
-                await job
-            except ProfileError as error:
-                LOG.warning("pool %s: a job was not submitted: %s", name, error.message)
-                record.refused(error.message, time.monotonic(), for_now=transient(error.message))
-                return
-            LOG.info("pool %s: host %s is job %s", name, label, job.job_id)
-            record.hosts.append(Host(label, name, job, str(job.job_id), time.monotonic()))
-            self._looked_at = min(self._looked_at, time.monotonic() - LOOK_S + 1)
+            jobs.append((label, HostJob(self._scheduler, f"{name}-{label}", text=text, records=self._records)))
+        if jobs:
+            await asyncio.gather(*(self._submit_one(record, label, job) for label, job in jobs))
+
+    async def _submit_one(self, record: PoolRecord, label: str, job: "HostJob") -> None:
+        try:
+            await job
+        except ProfileError as error:
+            LOG.warning("pool %s: a job was not submitted: %s", record.name, error.message)
+            record.refused(error.message, time.monotonic(), for_now=transient(error.message))
+            return
+        LOG.info("pool %s: host %s is job %s", record.name, label, job.job_id)
+        record.hosts.append(Host(label, record.name, job, str(job.job_id), time.monotonic()))
+        self._looked_at = min(self._looked_at, time.monotonic() - LOOK_S + 1)
 
     async def _retire(self, record: PoolRecord, labels: Sequence[str]) -> None:
         hosts = [host for host in record.hosts if host.label in labels]

@@ -17,6 +17,8 @@ __all__ = ["HostJob"]
 SUBMIT_S = 120.0
 """sbatch waits for the controller as long as the site's MessageTimeout says, and tries again; then it is given up."""
 
+CANCEL_S = 30.0
+
 UNUSED = {
     "name": "grafico", "cores": 1, "memory": "1GiB", "processes": 1, "python": "python3", "interface": None,
     "death-timeout": None, "local-directory": None, "shared-temp-directory": None, "extra": None,
@@ -77,6 +79,11 @@ class HostJob(SLURMJob):  # type: ignore[misc]  # dask-jobqueue has no types
             self._records.forget(self.name)
             raise ProfileError(f"sbatch: {_said(str(error))}") from None
         self._records.write(self._records.number(self.name), f"{self.job_id}\n")
+
+    async def close(self) -> None:
+        """Cancel it; whether that was heard is seen in the queue."""
+        with contextlib.suppress(TimeoutError, OSError):
+            await asyncio.wait_for(super().close(), CANCEL_S)
 
     async def _submit_job(self, script_filename: str) -> str:
         command = [self.submit_command, "--parsable", script_filename]

@@ -142,7 +142,9 @@ class PoolRecord:
         self._failed(f"{said}; its log ends with: {words}" if words else said, now)
 
     def refused(self, words: str, now: float, *, for_now: bool) -> None:
-        """Note that Slurm did not take a job; whether that may pass."""
+        """Note that Slurm did not take a job; whether that may pass. Several of one turn are one failure."""
+        if now < self.hold_until:
+            return
         if for_now:
             self.failures = min(self.failures, GIVE_UP - 2)  # waiting is all that it takes
         elif not self.ever_up:
