@@ -2,19 +2,24 @@
 
 from pathlib import Path
 
+from grafico.atoms.cif import read_cif, write_cif
 from grafico.atoms.conceptual import ConceptualAtoms
 from grafico.atoms.molfile import read_mol, write_mol
+from grafico.atoms.qcschema import read_qcschema
 from grafico.atoms.xyz import Info, read_frames, read_xyz, write_extxyz, write_xyz
 from grafico.errors import MoleculeError
 
 __all__ = [
     "MAX_BYTES",
     "Info",
+    "read_cif",
     "read_frames",
     "read_mol",
+    "read_qcschema",
     "read_structure",
     "read_text",
     "read_xyz",
+    "write_cif",
     "write_extxyz",
     "write_mol",
     "write_xyz",
@@ -25,12 +30,14 @@ MAX_BYTES = 20_000_000
 
 _XYZ = (".xyz", ".extxyz")
 _MOL = (".mol", ".sdf", ".sd")
+_CIF = (".cif",)
+_QCSCHEMA = (".json",)
 
 
 def read_structure(
     path: "Path | str", *, charge: int | None = None, multiplicity: int | None = None
 ) -> ConceptualAtoms:
-    """Read one structure from an XYZ, extended XYZ, MOL or SDF file.
+    """Read one structure from an XYZ, extended XYZ, MOL, SDF, CIF or QCSchema (JSON) file.
 
     Parameters
     ----------
@@ -42,18 +49,25 @@ def read_structure(
     MoleculeError
         Missing, a directory, too large, not UTF-8, of an unknown format, or malformed; says where.
     MissingExtra
-        RDKit is needed for MOL and SDF and is not installed.
+        RDKit is needed for MOL and SDF, gemmi for CIF, and is not installed.
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix not in _XYZ + _MOL and not path.is_dir():
+    known = _XYZ + _MOL + _CIF + _QCSCHEMA
+    if suffix not in known and not path.is_dir():
         raise MoleculeError(
             f"{path}: the format {suffix or 'of a file without extension'} is not known",
-            hint=f"give one of {', '.join(_XYZ + _MOL)}",
+            hint=f"give one of {', '.join(known)}",
         )
     text = read_text(path)
     if suffix in _XYZ:
         return read_xyz(text, str(path), charge=charge, multiplicity=multiplicity)
+    if suffix in _CIF:
+        return read_cif(text, str(path), charge=charge, multiplicity=multiplicity)
+    if suffix in _QCSCHEMA:
+        given = {"charge": charge, "multiplicity": multiplicity}
+        found = read_qcschema(text, str(path))
+        return found.model_copy(update={name: value for name, value in given.items() if value is not None})
     return read_mol(text, str(path), charge=charge, multiplicity=multiplicity)
 
 
