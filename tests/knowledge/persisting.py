@@ -44,5 +44,19 @@ def main(place: str, name: str) -> None:
     print(json.dumps({"clashes": clashes, "lost": lost}))
 
 
+def persist_until_killed(place: str, name: str) -> None:
+    """Persist one thing with its parts after the other, and change what is there."""
+    store = open_store(place)
+    root = Named(name=name)
+    for number in range(100_000):
+        parts = [Named(name=f"part of {name} {number}", number=part) for part in range(20)]
+        root.remark, root.parts = str(number), parts
+        store.persist(root, Named(name=f"whole {name}", number=number, parts=parts))
+        print(number, flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    if sys.argv[3:] == ["--until-killed"]:
+        persist_until_killed(sys.argv[1], sys.argv[2])
+    else:
+        main(sys.argv[1], sys.argv[2])

@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,25 @@ def test_eight_processes_persist_overlapping_sets_and_nothing_is_lost(knowledge,
     things = fresh.query(f"SELECT ?n (COUNT(*) AS ?c) {{ ?x <{NAMESPACE}name> ?n }} GROUP BY ?n", limit=100).values()
     assert {row["n"]: row["c"] for row in things} == {"shared": 5, "contested": 1, **dict.fromkeys(names, 5)}
     assert validate(fresh).violations == ()
+
+
+@BOTH
+def test_a_kill_in_the_middle_leaves_whole_what_was_written(knowledge, another):
+    for attempt in range(3):
+        command = [sys.executable, str(SCRIPT), knowledge.place, f"n{attempt}", "--until-killed"]
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        lines = [worker.stdout.readline() for _ in range(2 + attempt)]
+        time.sleep(0.005 * attempt)
+        worker.kill()
+        lines += worker.communicate()[0].splitlines()
+        last = max(int(line) for line in lines if line.strip())
+        fresh = another()
+        # What was told to be written is there, and perhaps one more; nothing is there by halves.
+        assert int(fresh.fetch(Named(name=f"n{attempt}").iri).remark) in (last, last + 1)
+        for number in (0, last):
+            assert len(fresh.fetch(Named(name=f"whole n{attempt}", number=number).iri, None).parts) == 20
+        fresh.persist(Named(name=f"after kill {attempt}"))
+    assert validate(another()).violations == ()
 
 
 VALUES = st.fixed_dictionaries(

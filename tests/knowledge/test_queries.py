@@ -2,6 +2,7 @@ import json
 import time
 
 import pytest
+from endpoints import BOTH
 from knowledge_models import Named, Thing
 
 from grafico.errors import KnowledgeError, QueryError
@@ -99,6 +100,7 @@ def test_a_hostile_query_is_refused_before_it_reaches_a_store(name, knowledge):
     assert "Traceback" not in caught.value.message
 
 
+@BOTH
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_harmless_query_is_answered(name, run, knowledge):
     assert check_query(HARMLESS[name]) in ("select", "describe")
@@ -140,6 +142,7 @@ def test_a_query_that_eats_memory_is_ended(run, knowledge):
     assert "memory" in caught.value.message or "longer" in caught.value.message
 
 
+@BOTH
 def test_rows_are_limited_and_the_answer_says_so(run, knowledge):
     run.persist_now([Named(name="n", number=i) for i in range(12)])
     query = f"SELECT ?n {{ ?x <{T}number> ?n }} ORDER BY ?n"
@@ -189,6 +192,7 @@ def test_text_stays_text_on_the_way_in_and_out(text, run, knowledge):
         "SELECT (EXISTS {{ ?x ?y '}}' }} AS ?e) ?n {{ ?x <{T}name> ?name ; <{T}number> ?n }}",
     ],
 )
+@BOTH
 def test_a_value_is_bound_wherever_the_variable_stands(query, run, knowledge):
     run.persist_now([Named(name="a", number=1), Named(name="b", number=2)])
     assert [row["n"] for row in knowledge.query(query.format(T=T), bind={"name": "b"}).values()] == [2]
@@ -206,6 +210,7 @@ def test_the_name_of_a_bound_variable_is_checked(name, knowledge):
         knowledge.query("SELECT * { ?s ?p ?o }", bind={name: 1})
 
 
+@BOTH
 def test_values_of_all_kinds_can_be_bound(run, knowledge):
     thing = Thing(text="t", energy=float("inf"), count=3, flag=True)
     run.persist_now([thing])
@@ -215,6 +220,7 @@ def test_values_of_all_kinds_can_be_bound(run, knowledge):
     assert not knowledge.query("ASK { ?s a ?t }", bind={"s": Thing(text="u")}).boolean
 
 
+@BOTH
 def test_answers_are_typed_and_serialize_as_the_standard_says(run, knowledge):
     run.persist_now([Thing(text="é", energy=-1.5, flag=True)])
     query = (
