@@ -137,7 +137,7 @@ def _frame(
                 if multiplicity is None
                 else multiplicity
             ),
-            cell=_lattice(info.get("Lattice"), where, at + 2),
+            cell=None if _is_alone(info) else _lattice(info.get("Lattice"), where, at + 2),
             docking_points=_points(info.get("docking_points"), where, at + 2),
         )
     except ValidationError as error:
@@ -210,6 +210,11 @@ def _lattice(text: str | None, where: str, line: int) -> tuple[Vector, Vector, V
         _fail(where, line, f"Lattice holds {len(fields)} numbers; nine are expected")
     n = [_coordinate(field, where, line) for field in fields]
     return ((n[0], n[1], n[2]), (n[3], n[4], n[5]), (n[6], n[7], n[8]))
+
+
+def _is_alone(info: Mapping[str, str]) -> bool:
+    """Whether the lattice is but a box around a molecule."""
+    return info.get("pbc", "").upper().split() in (["F", "F", "F"], ["FALSE", "FALSE", "FALSE"])
 
 
 def _points(text: str | None, where: str, line: int) -> tuple[Vector, ...]:

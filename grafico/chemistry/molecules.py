@@ -59,6 +59,11 @@ def resolve_molecule(
         atoms = _with_spin(atoms, charge, multiplicity)
     if multiplicity is None and (molecule.file is not None or molecule.xyz is not None):
         atoms = _lowest_spin(atoms)
+    if atoms.cell is not None:
+        raise MoleculeError(
+            "a molecule was expected, and this structure has a unit cell",
+            hint="give the molecule alone, without its cell",
+        )
     check_structure(atoms)
     return atoms
 

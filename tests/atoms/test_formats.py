@@ -133,6 +133,12 @@ def test_given_charge_goes_before_that_of_the_file():
     assert read_xyz(text, charge=0).charge == 0
 
 
+def test_a_box_around_a_molecule_is_no_cell():
+    text = '1\nLattice="9 0 0 0 9 0 0 0 9" Properties=species:S:1:pos:R:3 pbc="{}"\nO 0 0 0\n'
+    assert read_xyz(text.format("F F F")).cell is None
+    assert read_xyz(text.format("T T T")).cell is not None
+
+
 def test_files_that_cannot_be_structures_are_refused(tmp_path):
     large = tmp_path / "large.xyz"
     large.write_bytes(b"1\n" * 11_000_000)

@@ -99,3 +99,11 @@ def test_what_a_job_persisted_can_begin_another(tmp_path, monkeypatch):
 )
 def test_a_molecule_is_called_by_its_name_its_file_or_its_formula(given: dict[str, str], label: str) -> None:
     assert MoleculeInput(**given).label == label
+
+
+def test_a_crystal_is_no_molecule(tmp_path):
+    (tmp_path / "a.extxyz").write_text(
+        '1\nLattice="9 0 0 0 9 0 0 0 9" Properties=species:S:1:pos:R:3 pbc="T T T"\nHe 0 0 0\n'
+    )
+    with pytest.raises(MoleculeError, match="has a unit cell"):
+        resolve_molecule(MoleculeInput(file="a.extxyz"), folder=tmp_path)
