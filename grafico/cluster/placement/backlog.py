@@ -122,6 +122,8 @@ class Backlog(Generic[ItemT]):
         self._pace: float | None = None
         self._running: Counter[Sort] = Counter()
         self._served: dict[Sort, float] = {}
+        self.again_s: float | None = None
+        """Seconds after which :meth:`place` may find more although nothing has happened; ``None``: not before it does."""
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -215,6 +217,7 @@ class Backlog(Generic[ItemT]):
         Whole GPUs that are idle go to exclusive calculations first, which costs no draining, even before older small
         ones, unless those starve. Then all take their turns by age.
         """
+        self.again_s = None
         if not self._lines.queues or not self._alive:
             return []
         now, wall = self._clock(), self._wall()
@@ -349,8 +352,12 @@ class Backlog(Generic[ItemT]):
             station = able[number]
             hold = self._holds[need] = Hold(station.spec.name, now, now + room, now + 2 * room + 10.0)
         held[hold.worker] = hold.room_at
-        claims = any(station.elsewhere.values()) and now - hold.since >= CLAIM_S
-        return station if claims and station.fits_ours(parts[station.shape]) else None
+        if not any(station.elsewhere.values()) or not station.fits_ours(parts[station.shape]):
+            return None
+        left = CLAIM_S - (now - hold.since)
+        if left > 0.0:
+            self.again_s = left if self.again_s is None else min(left, self.again_s)
+        return station if left <= 0.0 else None
 
     def _give(self, found: list[Placed[ItemT]], station: Station, need: Demand, now: float) -> None:
         """Place the first item of a kind, whose head has been taken out of its line."""
