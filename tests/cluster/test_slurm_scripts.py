@@ -151,7 +151,7 @@ def assert_as_it_was_meant(profile, text):
     assert lines[0] == "#!/bin/bash"
     assert all(line.startswith("#SBATCH -") and line.isprintable() for line in lines[1:])
     assert len(lines) - 1 - len(profile.slurm.directives) <= LINES_OF_A_HOST
-    assert len(commands) == len(profile.setup) + 1
+    assert len(commands) == len(profile.setup) + 1 + (commands[0] == "unset PYTHONPATH PYTHONHOME")
     assert commands[-1].startswith("exec ")
     assert "#SBATCH" not in body
     assert "PRIVATE KEY" not in text

@@ -76,7 +76,9 @@ def host_command(profile: Profile, pool_name: str, folder: Path, label: str) -> 
     words = [python_of(profile, pool), "-P", "-m", "grafico.cluster.host"]
     words += ["--folder", str(folder), "--pool", pool_name, "--label", label]
     command = " ".join([*map(_shell_word, shlex.split(pool.container)), *map(shlex.quote, words)])
-    return "\n".join([*profile.setup, *pool.setup, f"exec {command}"])
+    # Where this Python finds its modules is wrong for another one; what a job file brings along travels with its tasks.
+    other = ["unset PYTHONPATH PYTHONHOME"] if pool.container or profile.python is not None else []
+    return "\n".join([*other, *profile.setup, *pool.setup, f"exec {command}"])
 
 
 def controller_script(profile: Profile, command: Sequence[str], *, name: str, log: Path) -> str:
