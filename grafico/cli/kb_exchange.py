@@ -53,9 +53,9 @@ def export(
         return
     _refuse_crate_options(license_, author)
     format_, text, graphs = _chosen(run, format_name, file, runs_dir, store)
-    from grafico.knowledge.formats import export as written
+    from grafico.knowledge.formats import export_rdf
 
-    data = written(text, format_, graphs=graphs)
+    data = export_rdf(text, format_, graphs=graphs)
     told = {"format": format_.name, "bytes": len(data), "file": None if file is None else str(file)}
     if file is not None:
         _write(file, data)

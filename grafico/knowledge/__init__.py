@@ -1,4 +1,18 @@
-"""The knowledge base: entities with IRIs, their graph, the embedded store and read-only queries."""
+"""The knowledge base: entities with IRIs, their graph, the embedded store and read-only queries.
+
+A Pydantic model is all that one writes, and nothing of chemistry is needed (``docs/knowledge.md``)::
+
+    class Book(Entity):
+        namespace = "https://example.org/library#"
+        natural_key = ("isbn",)
+        isbn: str
+        title: str
+        author: Person
+
+    library = KnowledgeBase(Path("library"))
+    library.persist(Book(isbn="978-0141439600", title="A Tale of Two Cities", author=dickens))
+    library.query("SELECT ?title { ?book <https://example.org/library#title> ?title }").values()
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,8 +20,12 @@ from grafico.knowledge.lazy import reexports
 
 if TYPE_CHECKING:
     from grafico.knowledge.arrays import Array
+    from grafico.knowledge.crate import import_crate
     from grafico.knowledge.entity import Entity, entity_classes
     from grafico.knowledge.fields import Iri, Property, Unit
+    from grafico.knowledge.files import ArtifactFolder
+    from grafico.knowledge.formats import FORMATS, export_rdf
+    from grafico.knowledge.importing import Imported, import_file
     from grafico.knowledge.location import KnowledgeWarning, default_folder, default_place, using_store
     from grafico.knowledge.mapper import describe, n_quads
     from grafico.knowledge.opening import Store, open_store
@@ -24,10 +42,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIRECT",
+    "FORMATS",
     "PREFIXES",
     "Array",
+    "ArtifactFolder",
     "Entity",
     "Execution",
+    "Imported",
     "Iri",
     "KnowledgeBase",
     "KnowledgeWarning",
@@ -52,7 +73,10 @@ __all__ = [
     "describe",
     "entity_classes",
     "expand",
+    "export_rdf",
     "grafico_agent",
+    "import_crate",
+    "import_file",
     "n_quads",
     "open_store",
     "run_iri",
@@ -69,7 +93,11 @@ __getattr__ = reexports(
     __name__,
     {
         "arrays": ("Array",),
+        "crate": ("import_crate",),
         "entity": ("Entity", "entity_classes"),
+        "files": ("ArtifactFolder",),
+        "formats": ("FORMATS", "export_rdf"),
+        "importing": ("Imported", "import_file"),
         "fields": ("Iri", "Property", "Unit"),
         "location": ("KnowledgeWarning", "default_folder", "default_place", "using_store"),
         "opening": ("Store", "open_store"),

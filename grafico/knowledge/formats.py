@@ -8,7 +8,7 @@ from typing import Any
 from grafico.errors import QueryError
 from grafico.knowledge.vocabulary import BASE, PREFIXES, RDF, SCHEMA
 
-__all__ = ["FORMATS", "Format", "export", "format_called", "format_of"]
+__all__ = ["FORMATS", "Format", "export_rdf", "format_called", "format_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     )
 
 
-def export(quads: str, format_: Format, *, graphs: Collection[str] | None = None) -> bytes:
+def export_rdf(quads: str, format_: Format, *, graphs: Collection[str] | None = None) -> bytes:
     """Return N-Quads in another format.
 
     A format without named graphs loses which run says what; the triples of the runs are then put together, without the

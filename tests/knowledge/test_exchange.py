@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from grafico.cli.main import app
 from grafico.errors import Conflict, QueryError
 from grafico.knowledge import KnowledgeBase, RunKnowledge, describe, n_quads, validate
-from grafico.knowledge.formats import FORMATS, export, format_called, format_of
+from grafico.knowledge.formats import FORMATS, export_rdf, format_called, format_of
 from grafico.knowledge.importing import import_file, read_rdf
 
 RUN = "https://w3id.org/grafico/run/"
@@ -62,7 +62,7 @@ def test_what_is_exported_is_imported_with_the_same_iris(filled, knowledge, empt
 
 def test_importing_again_changes_nothing_and_a_rebuild_keeps_it(filled, knowledge, empty, tmp_path):
     file = tmp_path / "k.trig"
-    file.write_bytes(export(knowledge.dump(), FORMATS["trig"]))
+    file.write_bytes(export_rdf(knowledge.dump(), FORMATS["trig"]))
     first = import_file(empty, file)
     assert first.added == first.triples > 50
     before = empty.dump()
@@ -75,7 +75,7 @@ def test_importing_again_changes_nothing_and_a_rebuild_keeps_it(filled, knowledg
 def test_what_the_store_holds_is_never_overwritten(filled, knowledge, empty, tmp_path):
     run, _ = filled
     old = tmp_path / "old.nq"
-    old.write_bytes(export(knowledge.dump(), FORMATS["n-quads"]))
+    old.write_bytes(export_rdf(knowledge.dump(), FORMATS["n-quads"]))
     run.persist_now([Named(name="later")])
     with pytest.raises(Conflict, match=r"holds run:first already, .* \(1 triples more, \d+ fewer\)"):
         import_file(knowledge, old)
@@ -216,7 +216,7 @@ def test_formats_are_called_as_people_call_them(tmp_path):
 @given(graphs(), st.sampled_from(["turtle", "trig", "json-ld", "n-triples"]))
 def test_any_entities_survive_any_format(made, name):
     quads = n_quads(describe(made), f"{RUN}x")
-    text = export(quads, FORMATS[name])
+    text = export_rdf(quads, FORMATS[name])
     back = {str(quad.triple) for quad in _in_process(text, name)}
     import pyoxigraph
 
