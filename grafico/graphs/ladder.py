@@ -182,7 +182,10 @@ def _next_rung(scope: Scope, calculation: Calculation[Any, Any], at: Climb) -> R
     rungs = calculation.ladder.get(kind)
     if rungs is None and kind is FailureKind.CRASH:
         rungs = (PLAIN_RETRY,)
-    return rungs[used] if rungs is not None and used < len(rungs) else None
+    rung = rungs[used] if rungs is not None and used < len(rungs) else None
+    if rung is not None and rung.gpu is not None and not rung.settings and rung.apply(at.resources) == at.resources:
+        return None  # "on CPUs", where it has been all the time
+    return rung
 
 
 def _given_up(outcome: Failure, at: Climb, name: str) -> Failure:

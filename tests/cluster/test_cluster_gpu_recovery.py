@@ -108,6 +108,13 @@ def test_without_cpus_the_failure_says_what_it_was_and_what_is_missing(attempts)
     assert [attempt["kind"] for attempt in journalled] == ["out_of_memory", "out_of_memory", "refused"]
 
 
+def test_on_cpus_alone_it_gets_more_memory_once_and_nothing_is_tried_twice(attempts):
+    outcome, journalled, places = attempts(-1, gpu="none", gpu_memory_mib=0)
+    assert outcome.kind is FailureKind.OUT_OF_MEMORY
+    assert [attempt["resources"]["memory_mib"] for attempt in journalled] == [1000, 2000]
+    assert [gpu for gpu, _ in places] == ["", ""]
+
+
 def test_chemistry_climbs_this_ladder():
     assert cases.fills_the_card.ladder[FailureKind.OUT_OF_MEMORY] == single_point.ladder[FailureKind.OUT_OF_MEMORY]
     assert [rung.gpu for rung in LADDER[FailureKind.OUT_OF_MEMORY]] == ["exclusive", "none"]

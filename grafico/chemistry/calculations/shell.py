@@ -124,6 +124,7 @@ def _resources(value: ShellInput) -> Resources:
 _LADDER = {
     FailureKind.NOT_CONVERGED: [Rung(note="three times the steps", settings={"scale_steps": 3}, scale_walltime=3.0)],
     FailureKind.TIMEOUT: [Rung(note="three times the walltime", scale_walltime=3.0)],
+    FailureKind.OUT_OF_MEMORY: [Rung(note="twice the memory", scale_memory=2.0)],
 }
 
 

@@ -125,6 +125,7 @@ _LADDER = {
         Rung(note="FIRE, four times the steps", settings={"optimizer": "fire", "scale_steps": 4}, scale_walltime=4.0)
     ],
     FailureKind.TIMEOUT: [Rung(note="four times the walltime", scale_walltime=4.0)],
+    FailureKind.OUT_OF_MEMORY: [Rung(note="twice the memory", scale_memory=2.0)],
 }
 
 
