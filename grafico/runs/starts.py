@@ -13,7 +13,7 @@ from typing import Any
 
 from grafico.runs.files import disk_errors, write_all
 from grafico.runs.paths import RunPaths
-from grafico.runs.processes import ProcessId, this_process
+from grafico.runs.processes import ProcessId, host_name, this_process
 
 __all__ = ["StartLog", "Started", "end_orphans", "orphans", "read_starts"]
 
@@ -52,6 +52,7 @@ class StartLog:
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
         self._lock = threading.Lock()
+        self._own: tuple[int, Path] | None = None
 
     def start(
         self,
@@ -132,29 +133,30 @@ class StartLog:
         )
 
     def _append(self, line: dict[str, Any]) -> None:
-        own = this_process()
-        path = self.paths.starts_of(own.host, own.pid)
+        path = self._own_path()
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with self._lock, disk_errors("a start record could not be written", path):
             handle = os.open(path, flags, 0o600)
             try:
-                if _torn(path):
+                if _torn(handle):
                     data = b"\n" + data
                 write_all(handle, data)
-                os.fsync(handle)
             finally:
+                # Whatever process dies, the system has it. It need not outlive the machine: what ran there ended too.
                 os.close(handle)
 
+    def _own_path(self) -> Path:
+        pid = os.getpid()
+        if self._own is None or self._own[0] != pid:  # a fork is another process
+            self._own = (pid, self.paths.starts_of(host_name(), pid))
+        return self._own[1]
 
-def _torn(path: Path) -> bool:
-    """Whether the file ends in the middle of a line (a process of the same number was killed there)."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size == 0:
-            return False
-        file.seek(size - 1)
-        return file.read(1) != b"\n"
+
+def _torn(handle: int) -> bool:
+    """Whether a file ends in the middle of a line (a process of the same number was killed there)."""
+    size = os.fstat(handle).st_size
+    return size > 0 and os.pread(handle, 1, size - 1) != b"\n"
 
 
 def read_starts(paths: RunPaths) -> list[Started]:
