@@ -1,5 +1,6 @@
 """The end of a controller's allocation: it stops in time, goes back into the queue, and goes on with the same run."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ SCRIPT = ROOT / "slurm" / "run.sbatch"
 SMALL = ("--nodes=1", "--cpus-per-task=2", "--mem=1500", "--time=00:10:00")
 ALLOCATION = ("job.yaml", "--cluster", "allocation.yaml")
 NUMBERS, TOTAL = (1, 2, 3, 4), 30
+SLOW_S = 2.5
+"""What takes less than two seconds is sent to workers ahead of its time."""
 
 
 def console(slurm: Any, number: str) -> str:
@@ -21,6 +24,16 @@ def console(slurm: Any, number: str) -> str:
 def restarted(slurm: Any, number: str, within: float = 120) -> None:
     """Wait until a job is back in the queue, or has begun again."""
     slurm.until(lambda: slurm.facts(number)["Restarts"] == "1", within)
+
+
+def begun(slurm: Any) -> Path:
+    """Wait until one calculation of a run is done and two more have begun; return its folder."""
+    folder = slurm.run_folder()
+    slurm.until(lambda: len(starts(folder)) == 2)
+    time.sleep(SLOW_S)
+    slurm.open(1)
+    slurm.until(lambda: committed(folder) and len(starts(folder)) == 3)
+    return folder  # type: ignore[no-any-return]
 
 
 def gone_on_with(slurm: Any, number: str, folder: Path, before: int, done: dict[str, str]) -> None:
@@ -55,9 +68,7 @@ def test_before_its_time_is_over_a_job_is_warned_requeues_itself_and_goes_on(slu
 def test_what_can_end_in_time_ends_and_the_rest_is_done_after_the_requeue(slurm: Any) -> None:
     slurm.job(NUMBERS)
     number = slurm.sbatch(*SMALL, SCRIPT, *ALLOCATION)
-    folder = slurm.run_folder()
-    slurm.open(1)
-    slurm.until(lambda: committed(folder) and len(starts(folder)) == 3)
+    folder = begun(slurm)
     slurm.warn(number)
     slurm.until(lambda: "s are left for what runs" in console(slurm, number))
     slurm.open()
@@ -71,9 +82,7 @@ def test_what_can_end_in_time_ends_and_the_rest_is_done_after_the_requeue(slurm:
 def test_calculations_that_the_end_cuts_off_begin_again_as_if_for_the_first_time(slurm: Any) -> None:
     slurm.job(NUMBERS)
     number = slurm.sbatch(*SMALL, SCRIPT, *ALLOCATION)
-    folder = slurm.run_folder()
-    slurm.open(1)
-    slurm.until(lambda: committed(folder) and len(starts(folder)) == 3)
+    folder = begun(slurm)
     slurm.warn(number)
     slurm.until(lambda: "may finish" in console(slurm, number))
     slurm.call("scancel", "--batch", "--signal=TERM", number)  # there is no more time
