@@ -188,3 +188,39 @@ def test_a_picture_is_drawn_over_the_matrix_or_it_is_said_why_not(grafico: Calla
     notes = json.loads((wrong / "result.json").read_text())["notes"]
     assert "no column 'totl' of numbers; did you mean 'total'?" in notes[0]
     assert not (wrong / "table.png").exists()
+
+
+def test_a_table_in_parquet_has_the_types_of_its_columns(grafico: Callable[..., Any], sweep: Path, bench: Path) -> None:
+    from pyarrow import parquet
+
+    assert grafico("run", sweep, "-q", "--set", "table.parquet=true").code == 3
+    run = next((bench / "runs").iterdir())
+    assert grafico("table", run, "--parquet", bench / "again.parquet").code == 0
+    for path in (run / "results" / "table.parquet", bench / "again.parquet"):
+        found = parquet.read_table(path)
+        assert found.column_names[:2] == ["member", "numbers"]
+        assert found["total"].to_pylist() == [5, 13, 13, 41, None]
+        assert str(found.schema.field("total").type) == "int64"
+        assert found["failure"].to_pylist() == [None, None, None, None, "refused"]
+
+
+def test_a_sweep_that_goes_on_has_a_table_of_what_is_there(
+    spawn: Callable[..., Any], grafico: Callable[..., Any], sweep: Path, bench: Path
+) -> None:
+    import time
+
+    sweep.write_text(
+        JOB.partition("matrix:")[0]
+        + "matrix:\n  case:\n    quick: {input.numbers: [2]}\n    slow: {input.sleep_s: 90}\n"
+    )
+    process = spawn("run", sweep, cwd=bench)
+    states: list[str] = []
+    deadline = time.monotonic() + 80
+    while "success" not in states and time.monotonic() < deadline:
+        time.sleep(0.3)
+        if list((bench / "runs").glob("many-*/journal/*.jsonl")):
+            found = grafico("table", "last", "--json").json
+            states = [row[found["columns"].index("status")] for row in found["rows"]]
+    process.terminate()
+    process.communicate(timeout=60)
+    assert states == ["success", "running"]
