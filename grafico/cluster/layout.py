@@ -15,6 +15,9 @@ __all__ = ["WorkerSpec", "lay_out", "lay_out_host"]
 HOST_SHARE = 0.9
 """Part of the machine's memory that `auto` gives out; the rest is for the controller and the system."""
 
+SAME_CARD = 0.95
+"""Of the stated memory, what a card of the kind that is meant has at least: drivers keep some for themselves."""
+
 WORKER_MIB = 256
 """Memory of a Slurm job that is not given out, for its launcher and for each of its workers, MiB; at most a tenth."""
 
@@ -163,12 +166,16 @@ def _local_share(
 
 
 def _slurm_share(profile: Profile, pool: Pool, gpus: Sequence[Gpu], environ: Mapping[str, str]) -> Share:
-    """Return what a pool gets of a host that Slurm gave us, all of it or (in an allocation) its part."""
+    """Return what a pool gets of a host that Slurm gave us, all of it or (in an allocation) its part.
+
+    Less than the profile's numbers is an error and not a smaller host: what was admitted would wait for ever.
+    """
     granted = _number(environ, "SLURM_CPUS_ON_NODE")
     if pool.cpus == "auto":
         cpus = min(available_cpus(), granted or available_cpus())
     else:
-        cpus = min(pool.cpus, granted or pool.cpus)
+        cpus = pool.cpus
+        _enough(profile, pool, "cpus", there=granted or cpus, needed=cpus, what="CPUs")
     given = _number(environ, "SLURM_MEM_PER_NODE") or (
         (_number(environ, "SLURM_MEM_PER_CPU") or 0) * (granted or 0) or available_memory_mib()
     )
@@ -176,8 +183,21 @@ def _slurm_share(profile: Profile, pool: Pool, gpus: Sequence[Gpu], environ: Map
     if pool.memory_mib == "auto":
         memory = int(given * HOST_SHARE) // (1 if profile.elastic else len(profile.pools))
     else:
-        memory = _given_out(min(pool.memory_mib, given), len(cards) or 1)
+        memory = _given_out(pool.memory_mib, len(cards) or 1)
+        _enough(profile, pool, "memory_mib", there=given, needed=memory, what="MiB of memory")
+    for card in cards:
+        if isinstance(pool.gpu_memory_mib, int) and not pool.simulated:
+            least, what = int(pool.gpu_memory_mib * SAME_CARD), f"MiB on its {card.name}"
+            _enough(profile, pool, "gpu_memory_mib", there=card.memory_mib, needed=least, what=what)
     return Share(cpus, memory, cards, _processors())
+
+
+def _enough(profile: Profile, pool: Pool, key: str, *, there: int, needed: int, what: str) -> None:
+    if there < needed:
+        raise ProfileError(
+            f"profile {profile.name!r}, pool {pool.name!r}: this host has {there} {what}, less than {key} says",
+            hint=f"lower {key}, or have Slurm give more (`grafico cluster check` prints what it is asked for)",
+        )
 
 
 def _expected(profile: Profile, pool: Pool, label: str) -> list[WorkerSpec]:

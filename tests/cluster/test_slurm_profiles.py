@@ -157,13 +157,28 @@ def test_a_host_divides_what_slurm_gave_it():
     assert sum(w.memory_mib for w in workers) <= 8000 - 256 * 3
 
 
-def test_a_host_gives_out_no_more_than_slurm_granted():
-    given = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "4", "SLURM_MEM_PER_NODE": "3000"}
-    (worker,) = lay_out_host(Profile.model_validate({"kind": "slurm", "pools": [{"name": "cpu", "cpus": 16, "memory_mib": 9000}]}), "cpu", "1", given)  # fmt: skip
-    assert (worker.cpus, worker.memory_mib) == (4, 2700)
+def test_a_host_that_got_less_than_the_profile_says_is_refused():
+    """What was admitted by the profile's numbers would wait for ever on a smaller one."""
+    cpu = {"name": "cpu", "cpus": 16, "memory_mib": 9000}
+    profile = Profile.model_validate({"kind": "slurm", "name": "mine", "pools": [cpu]})
+    given = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "16", "SLURM_MEM_PER_NODE": "9000"}
+    (worker,) = lay_out_host(profile, "cpu", "1", given)
+    assert (
+        (worker.cpus, worker.memory_mib)
+        == (16, 9000 - 512)
+        == (lay_out(profile)[0].cpus, lay_out(profile)[0].memory_mib)
+    )
+    with pytest.raises(ProfileError, match="pool 'cpu': this host has 4 CPUs, less than cpus says"):
+        lay_out_host(profile, "cpu", "1", {**given, "SLURM_CPUS_ON_NODE": "4"})
+    of_site = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "16", "SLURM_MEM_PER_CPU": "500"}
+    with pytest.raises(ProfileError, match="this host has 8000 MiB of memory, less than memory_mib says"):
+        lay_out_host(profile, "cpu", "1", of_site)
+
+
+def test_the_pools_of_an_allocation_share_what_its_nodes_have():
     given = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "1", "SLURM_MEM_PER_CPU": "1000"}
     (worker,) = lay_out_host(ALLOCATION, "cpu", "n1", given)
-    assert (worker.cpus, worker.memory_mib) == (1, 450), "two pools share a node of an allocation"
+    assert (worker.cpus, worker.memory_mib) == (1, 450)
 
 
 def test_real_gpus_of_a_host_are_those_of_its_job(monkeypatch):
@@ -172,13 +187,15 @@ def test_real_gpus_of_a_host_are_those_of_its_job(monkeypatch):
     monkeypatch.setattr(
         layout_module, "detect_gpus", lambda environ: masks.append(environ["CUDA_VISIBLE_DEVICES"]) or cards
     )
-    profile = small(simulated=False, gpu_memory_mib=81_559)
-    workers = lay_out_host(profile, "gpu", "3", {"SLURM_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0,1"})
+    given = {"SLURM_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    workers = lay_out_host(small(simulated=False, gpu_memory_mib=40_960), "gpu", "3", given)
     assert masks == ["0,1"]
     assert [w.device for w in workers] == ["GPU-0", "GPU-1"]
-    assert workers[0].vram_mib == 40_000 - 3 * 512, "the node has smaller cards than the profile says"
+    assert workers[0].vram_mib == 40_000 - 3 * 512, "what the driver says, where it is nearly what the profile says"
+    with pytest.raises(ProfileError, match="this host has 40000 MiB on its NVIDIA A100, less than gpu_memory_mib says"):
+        lay_out_host(small(simulated=False, gpu_memory_mib=81_559), "gpu", "3", given)
     with pytest.raises(ProfileError, match="3 GPUs asked for, this machine has 2 visible GPUs"):
-        lay_out_host(small(simulated=False, gpus=3), "gpu", "3", {"CUDA_VISIBLE_DEVICES": "0,1"})
+        lay_out_host(small(simulated=False, gpus=3), "gpu", "3", given)
 
 
 def test_processors_are_divided_only_where_slurm_confines_jobs(monkeypatch):
@@ -186,7 +203,7 @@ def test_processors_are_divided_only_where_slurm_confines_jobs(monkeypatch):
     confined = lay_out_host(small(), "gpu", "1", {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "8"})
     assert [w.cpu_set for w in confined] == [(8, 9, 10, 11), (12, 13, 14, 15)]
     assert all(w.pin_cpus for w in confined)
-    shared = lay_out_host(small(), "gpu", "1", {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "2"})
+    shared = lay_out_host(small(cpus=2), "gpu", "1", {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "2"})
     assert not any(w.pin_cpus for w in shared), "a neighbor's job would be pinned to the same ones"
     unpinned = lay_out_host(small(pin_cpus=False), "gpu", "1", {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "8"})
     assert [w.cpu_set for w in unpinned] == [(), ()]

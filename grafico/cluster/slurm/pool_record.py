@@ -133,7 +133,12 @@ class PoolRecord:
         else:
             words = self._last_words(host)
             said = f"job {host.job_id} ended before its host reported: {how}"
-            self._failed(f"{said}; its log ends with: {words}" if words else f"{said}; it left no log", now)
+            self._failed(
+                f"{said}; its log ends with: {words}"
+                if words
+                else f"{said}; it left no log: do the nodes see {self.folder}?",
+                now,
+            )
 
     def failed_to_report(self, host: Host, seconds: float, now: float) -> None:
         """Note that a job ran for so long without its host reporting."""
