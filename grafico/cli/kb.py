@@ -1,5 +1,6 @@
 """`grafico kb`: ask the knowledge base, look at an entity, see the schema, make the store anew."""
 
+import enum
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -27,6 +28,13 @@ Store: TypeAlias = Annotated[
     ),
 ]
 CELL = 70
+
+
+class Vocabulary(enum.Enum):
+    """How the schema is written for other programs."""
+
+    OWL = "owl"
+    SHACL = "shacl"
 
 
 @app.command()
@@ -106,10 +114,19 @@ def show(
 @app.command()
 def schema(
     name: Annotated[str | None, typer.Argument(metavar="CLASS", help="Only this class: its name or its IRI.")] = None,
+    *,
+    rdf: Annotated[
+        Vocabulary | None,
+        typer.Option(help="Print, in Turtle, what there may be: classes and properties as OWL, or rules as SHACL."),
+    ] = None,
     store: Store = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List the classes and properties that the knowledge base uses, with units; while it is empty, those it may use."""
+    if rdf is not None:
+        text = _vocabulary(rdf, name)
+        print_json({"vocabulary": rdf.value, "format": "turtle", "text": text}) if as_json else sys.stdout.write(text)
+        return
     classes = _schema(_knowledge(store))
     if not classes:
         say("grafico: the knowledge base is empty; this is what it may hold")
@@ -168,12 +185,31 @@ def check(
     raise typer.Exit(SOME_FAILED if found.violations else DONE)
 
 
+def _vocabulary(form: Vocabulary, name: str | None) -> str:
+    from grafico.knowledge import FORMATS, entity_classes, export_rdf, n_quads, schema_of, shapes_of, shorten
+
+    _load_classes()
+    classes = [cls for cls in entity_classes() if cls.__name__ != "Entity"]
+    if name is not None:
+        told = [{"iri": c.class_iri(), "label": c.__name__, "name": shorten(c.class_iri())} for c in classes]
+        chosen = {one["iri"] for one in _called(told, name)}
+        classes = [cls for cls in classes if cls.class_iri() in chosen]
+    if form is Vocabulary.OWL:
+        found = schema_of([cls.class_iri() for cls in classes])
+    else:
+        found = shapes_of([base for cls in classes for base in cls.__mro__ if base in entity_classes()])
+    return export_rdf(n_quads(found, "urn:schema"), FORMATS["turtle"]).decode()
+
+
 def _load_classes() -> None:
     import importlib
+    import importlib.util
 
     # Entity classes are those of the modules that are loaded.
-    for module in ("grafico.knowledge.provenance", "grafico.chemistry.entities"):
-        importlib.import_module(module)
+    importlib.import_module("grafico.knowledge.provenance")
+    for wing in ("chemistry", "frameworks", "literature", "laboratory"):
+        if importlib.util.find_spec(f"grafico.{wing}") and importlib.util.find_spec(f"grafico.{wing}.entities"):
+            importlib.import_module(f"grafico.{wing}.entities")
 
 
 def _knowledge(store: str | None) -> "KnowledgeStore":

@@ -66,7 +66,9 @@ def show_table(
             index = names.index(name)
             names, values = _without(names, index), [_without(row, index) for row in values]
     if title:
-        _put(console, title.translate(_CONTROL), "bold")
+        whole = title.translate(_CONTROL)
+        for line in _wrap(whole, console.width) if console.is_terminal else [whole]:
+            _put(console, line, "bold")
     if not names:
         return
     fitting = _fit(names, values, console.width if console.is_terminal else None)

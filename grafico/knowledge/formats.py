@@ -109,7 +109,8 @@ def export_rdf(quads: str, format_: Format, *, graphs: Collection[str] | None = 
         statements = sorted(chosen, key=_order)
     else:
         statements = sorted({q.triple for q in chosen if not q.graph_name.value.startswith(SCHEMA)}, key=_order)
-    prefixes = None if format_.name in ("n-quads", "n-triples") else _PREFIXES
+    used = {prefix: space for prefix, space in _PREFIXES.items() if f"<{space}" in quads}
+    prefixes = None if format_.name in ("n-quads", "n-triples") else used
     data = pyoxigraph.serialize(statements, format=rdf_format, prefixes=prefixes) or b""
     return data if data.endswith(b"\n") or not data else data + b"\n"
 
