@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--label", default="")
     parser.add_argument("--parent", type=int, help="process to end with")
     given = parser.parse_args()
+    os.umask(0o077)
     if given.parent is not None:
         die_with_parent(given.parent)
     try:

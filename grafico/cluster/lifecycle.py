@@ -99,7 +99,7 @@ def start_server(
     lock = prepare_folder(profile, folder, name=name, linger_s=linger_s)
     log = place.logs / "server.log"
     try:
-        with log.open("ab") as sink:
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as sink:
             process = subprocess.Popen(
                 [
                     sys.executable,

@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--folder", required=True)
     parser.add_argument("--lock", type=int, required=True, help="descriptor of the folder's lock, held for life")
     given = parser.parse_args()
+    os.umask(0o077)
     os.set_inheritable(given.lock, False)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     sys.exit(asyncio.run(serve(Path(given.folder))))
@@ -109,6 +110,8 @@ async def _serve(place: ClusterFolder, ready: Callable[[Connection], None]) -> i
             now = read_connection(place)
             if now is not None and now.id == identity:
                 place.connection.unlink(missing_ok=True)
+                for path in (place.token, *place.tls.iterdir()):
+                    path.unlink(missing_ok=True)
     LOG.warning("ended: %s", stop.why)
     return 0
 

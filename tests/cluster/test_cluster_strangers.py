@@ -1,0 +1,142 @@
+"""What another user of the machine can do to a cluster: nothing. Tried as ``nobody``, on every listening socket."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import calculations_for_tests as cases
+import psutil
+import pytest
+from calculations_for_tests import Number
+from standing import PROFILE, Grafico
+
+from grafico.cluster import Profile, open_cluster
+from grafico.runs import RunPaths
+
+SHOWN = Profile.model_validate(
+    {"name": "shown", "dashboard": 0, "pools": [{"name": "cpu", "cpus": 1, "memory_mib": 4000}]}
+)
+
+
+@pytest.fixture
+def open_folder():
+    """Give a folder that everybody can enter, so that what is in it has to protect itself."""
+    if os.getuid() != 0:
+        pytest.skip("only root can try it as another user")
+    folder = Path(tempfile.mkdtemp(prefix="grafico-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    top = psutil.Process(pid)
+    found = set()
+    for process in [top, *top.children(recursive=True)]:
+        for connection in process.net_connections(kind="all"):
+            if connection.status == psutil.CONN_LISTEN:
+                found.add((connection.laddr.ip, connection.laddr.port))
+    return sorted(found)
+
+
+def stranger(sockets, paths, control=None) -> dict:
+    """Return what another user managed."""
+    told = json.dumps({"sockets": sockets, "paths": [str(path) for path in paths], "control": control})
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    script = Path(__file__).with_name("stranger.py")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        input=told,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def assert_nothing(said: dict, sockets) -> None:
+    for host, port in sockets:
+        tried = said[f"{host}:{port}"]
+        browser = tried.pop("browser")
+        assert browser.startswith("no HTTP") or set(browser.split()) <= {"401", "403"}, (port, browser)
+        assert all(result.startswith("refused") for result in tried.values()), (port, tried)
+    assert all(seen == "refused: PermissionError" for seen in said["paths"].values()), said["paths"]
+
+
+def secrets_in_processes(pid: int) -> list[int]:
+    """Return the processes that have a private key in their arguments or their environment."""
+    top = psutil.Process(pid)
+    found = []
+    for process in [top, *top.children(recursive=True)]:
+        facts = Path(f"/proc/{process.pid}")
+        try:
+            told = (facts / "cmdline").read_bytes() + (facts / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"PRIVATE KEY" in told or b"BEGIN" in told:
+            found.append(process.pid)
+    return found
+
+
+def test_a_stranger_gets_nothing_of_a_controllers_own_cluster(open_folder, task):
+    paths = RunPaths(open_folder / "run")
+    paths.create()
+
+    async def main():
+        async with open_cluster(SHOWN, paths.root) as cluster:
+            assert (await cluster.run(task(cases.double, Number()))).ok
+            sockets = await asyncio.to_thread(listening, os.getpid())
+            assert len(sockets) == 3  # scheduler, worker, page
+            assert {host for host, _ in sockets} == {"127.0.0.1"}
+            assert secrets_in_processes(os.getpid()) == []
+            return sockets, await asyncio.to_thread(stranger, sockets, [paths.root, paths.root / "starts"])
+
+    sockets, said = asyncio.run(main())
+    assert_nothing(said, sockets)
+    assert sum(tried.get("browser", "") == "401" for tried in said.values()) <= 1
+
+
+def test_a_stranger_gets_nothing_of_a_cluster_that_stays_up(open_folder, helpers):
+    grafico = Grafico(open_folder)
+    try:
+        grafico.call("cluster", "up", grafico.profile({**PROFILE, "dashboard": 0}), "--name", "c")
+        job = grafico.job("seen", [{"number": 0, "gpu": "slot"}, {"number": 1}])
+        grafico.call("run", job, "--cluster", "connect:c", "-q")
+        cluster, server = open_folder / "clusters" / "c", grafico.server("c")
+        sockets = listening(server)
+        assert len(sockets) == 4  # scheduler, page, two workers
+        assert {host for host, _ in sockets} == {"127.0.0.1"}
+        assert secrets_in_processes(server) == []
+        given = open_folder / "given"
+        shutil.copytree(cluster / "tls", given)
+        for path in [given, *given.iterdir()]:
+            shutil.chown(path, "nobody")
+        control = {
+            "certificates": str(given),
+            "address": json.loads((cluster / "cluster.json").read_text())["scheduler"],
+        }
+        run = grafico.run_folder("seen")
+        paths = [
+            cluster,
+            cluster / "cluster.json",
+            cluster / "tls" / "node.key",
+            cluster / "token",
+            cluster / "logs",
+            run,
+        ]
+        said = stranger(sockets, [*paths, run / "job.json"], control)
+        assert said["control"] == {"client": "ran: 42"}
+        assert_nothing(said, sockets)
+        assert all(path.stat().st_mode & 0o077 == 0 for path in [cluster, *cluster.rglob("*")])
+        grafico.call("cluster", "down", "c")
+        assert not (cluster / "tls" / "node.key").exists()
+    finally:
+        grafico.sweep(helpers.marked)
