@@ -102,8 +102,9 @@ def _persist_and_fetch(folder: Path) -> dict[str, Json]:
     return {
         "entities persisted a second of one core": _value(ENTITIES / cpu, 5000, "1/s", at_least=True),
         "entities persisted a second, as seen": _value(ENTITIES / wall, None, "1/s"),
-        "persisting, over rdflib's memory store alone": _value(wall / reference, None, "×"),
-        f"fetch of an ensemble of {ENSEMBLE}": _value(min(wall for _, wall, _ in fetches), 0.5, "s"),
+        "persisting, over rdflib's memory store alone": _value(cpu / reference, None, "×"),
+        f"fetch of an ensemble of {ENSEMBLE}, on one core": _value(min(cpu for _, _, cpu in fetches), 0.5, "s"),
+        f"fetch of an ensemble of {ENSEMBLE}, as seen": _value(min(wall for _, wall, _ in fetches), None, "s"),
         "a query as `kb query` answers it": _value(query, None, "s"),
     }
 
@@ -123,7 +124,7 @@ def _rdflib_seconds(quads: Path) -> float:
         for triple in terms:
             graph.add(triple)
 
-    return _timed(add)[1]
+    return _timed(add)[2]
 
 
 def _three_hops(folder: Path) -> dict[str, Json]:
