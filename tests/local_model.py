@@ -1,30 +1,14 @@
-"""A real small language model for tests: SmolLM2-135M from its package, served with grammars on the loopback interface.
-
-Another one is used where ``GRAFICO_TEST_MODEL`` names a GGUF file.
-"""
+"""A real small language model for tests: SmolLM2-135M from its package, or the GGUF file that ``GRAFICO_TEST_MODEL`` names."""
 
 import contextlib
 import importlib.util
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SERVER = """
-import sys, threading
-import xllamacpp
-params = xllamacpp.CommonParams()
-params.model.path = sys.argv[1]
-params.hostnames, params.port = ["127.0.0.1"], 0
-params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 4096, 1, 2
-params.warmup, params.verbosity = False, -1
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
-sys.stdin.read()
-"""
+from grafico.control.local import local_server
 
 
 def weights() -> Path:
@@ -45,21 +29,5 @@ def weights() -> Path:
 @contextlib.contextmanager
 def served() -> Iterator[str]:
     """Serve the model; yields the address of its OpenAI-compatible interface."""
-    path = weights()
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
-    ) as process:  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            address = next((line.strip() for line in process.stdout if line.startswith("http")), "")
-            assert address, "the model's server did not start"
-            yield f"{address}/v1"
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    with local_server(weights(), context=4096, threads=2) as address:
+        yield address

@@ -1,7 +1,8 @@
 """`grafico ask` and `grafico mcp`: sentences into jobs, and graphs as tools for agents."""
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "mcp"]
 
 HOW = (
-    "name one: --model openai/NAME --api-base http://127.0.0.1:8080/v1 for a server of your own, or --model "
+    "name one: --model FILE.gguf, --model openai/NAME --api-base http://127.0.0.1:8080/v1 for a server of your own, or --model "
     "PROVIDER/NAME with its key in the environment; GRAFICO_MODEL and GRAFICO_MODEL_BASE save typing"
 )
 
@@ -26,7 +27,13 @@ def ask(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What you want; '-' reads standard input.")],
     *,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", envvar="GRAFICO_MODEL", help="Language model, as litellm names it.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            envvar="GRAFICO_MODEL",
+            help="Language model, as litellm names it, or a GGUF file to serve.",
+        ),
     ] = None,
     api_base: Annotated[
         str | None,
@@ -57,7 +64,8 @@ def ask(
         return
     from grafico.agent.tool import Desk
 
-    asked = asyncio.run(_read(text, _settings(model, api_base), cluster))
+    with _served(model, api_base) as which:
+        asked = asyncio.run(_read(text, _settings(which), cluster))
     if asked.question:
         if as_json:
             print_json({"kind": asked.kind, "question": asked.question, "notes": asked.notes})
@@ -79,16 +87,28 @@ def mcp(runs_dir: RunsFolder = Path("runs")) -> None:
     serve(runs_dir)
 
 
-def _settings(model: str | None, api_base: str | None) -> "ModelSettings":
+@contextlib.contextmanager
+def _served(model: str | None, api_base: str | None) -> Iterator[dict[str, str | None]]:
+    """Serve a file of weights while it is asked."""
+    from grafico.control.local import KEY_VARIABLE, is_weights, local_server
+
+    if model is None or api_base is not None or not is_weights(model):
+        yield {"model": model, "api_base": api_base}
+        return
+    with local_server(Path(model)) as address:
+        yield {"model": "openai/local", "api_base": address, "key_variable": KEY_VARIABLE}
+
+
+def _settings(which: dict[str, str | None]) -> "ModelSettings":
     from pydantic import ValidationError
 
     from grafico.control import ModelSettings
     from grafico.errors import BadInput
 
-    if not model:
+    if not which["model"]:
         raise BadInput("no language model is configured", hint=HOW)
     try:
-        return ModelSettings(model=model, api_base=api_base)
+        return ModelSettings.model_validate(which)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
