@@ -24,8 +24,9 @@ def hidden(slurm: Any, *programs: str) -> dict[str, str]:
 @pytest.mark.slow
 def test_the_smallest_job_of_real_chemistry_is_submitted_and_gets_hosts_as_it_needs_them(slurm: Any) -> None:
     slurm.job()
-    elastic = (slurm.files / "elastic.yaml").read_text().replace("memory_mib: 1200", "memory_mib: 3000")
-    (slurm.files / "elastic.yaml").write_text(elastic)
+    elastic = (slurm.files / "elastic.yaml").read_text()
+    larger = elastic.replace("memory_mib: 1200", "memory_mib: 3000").replace("00:10:00", "02:00:00")
+    (slurm.files / "elastic.yaml").write_text(larger)
     order = (ROOT / "jobs" / "tiny.yaml", "--cluster", "elastic.yaml", "--set", "knowledge.persist=false")
     shown = slurm.grafico("submit", *order, "--dry-run").out
     assert "#SBATCH --signal=B:USR1@120" in shown

@@ -221,7 +221,8 @@ class AllocationFleet:
 
     def _status(self, pool: str) -> PoolStatus:
         places = [place for place in self._places if place.pool == pool]
-        left = [place for place in places if not place.over]
+        # A step can live on without its srun: Slurm may take its node for dead, and be wrong.
+        left = [place for place in places if not place.over or place.here]
         up = sum(place.here for place in left)
         troubled = [place.problem for place in places if place.problem]
         problem = troubled[0] if troubled else ""
