@@ -126,7 +126,8 @@ def kill_family(leader: int) -> None:
         members = family(leader, process_table()) - {os.getpid()}
         if not members:
             return
-        for pid in members:
+        # The leader first: if a program that it waits for ended before it, it could take that for a result.
+        for pid in sorted(members, key=lambda pid: pid != leader):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)

@@ -35,7 +35,9 @@ def test_a_calculation_past_its_walltime_ends_and_frees_its_slot(calculation, on
     async def use(cluster):
         await cluster.run(task(cases.double, Number(value=0)))  # the process is warm
         late = task(calculation, Number(seconds=60, file=str(mark)), resources={"walltime_s": 1.0})
-        return await asyncio.gather(cluster.run(late), cluster.run(task(cases.double, Number(value=1))))
+        first = asyncio.create_task(cluster.run(late))
+        await until(mark)
+        return await asyncio.gather(first, cluster.run(task(cases.double, Number(value=1))))
 
     timed_out, after = on_cluster(use, ONE)
     assert timed_out.kind == FailureKind.TIMEOUT
