@@ -16,12 +16,16 @@ import gc
 import importlib
 import importlib.util
 import sys
+import time
 from typing import Any
 
 __all__ = ["GpuShare", "bound_gpu_memory", "free_gpu_memory", "is_out_of_memory", "usable_cupy"]
 
 LARGE = 100 * 1024 * 1024
 """Bytes above which an array gets memory of its own, as in gpu4pyscf: it is never split, so it can be given back."""
+
+LEAVING_S = 2.0
+"""A process that was just ended may hold the card's memory for a moment longer; what is within our share waits for it."""
 
 SAID_BY_LIBRARIES = ("cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED", "CUSOLVER_STATUS_ALLOC_FAILED",
                      "CUFFT_ALLOC_FAILED", "CUSPARSE_STATUS_ALLOC_FAILED", "CUTENSOR_STATUS_ALLOC_FAILED",
@@ -80,11 +84,19 @@ class GpuShare:
         self._divide()
 
     def _patient(self, pool: Any, size: int) -> Any:
+        deadline = time.monotonic() + LEAVING_S
         try:
             return pool.malloc(size)
         except MemoryError:  # CuPy's OutOfMemoryError is one
             self.free()
-            return pool.malloc(size)
+        while True:
+            try:
+                return pool.malloc(size)
+            except MemoryError:
+                ours = self._small.total_bytes() + self._large.total_bytes() + size <= self.limit
+                if not ours or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def _divide(self) -> None:
         """Let each pool grow into what the other does not hold; a limit of 0 would be none at all."""

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,15 @@ def test_what_is_only_cached_is_given_back_before_an_allocation_fails(cupy):
     for _ in range(9):
         cupy.malloc(95 * MIB)
     assert cupy.allocated() <= 1000 * MIB
+
+
+def test_memory_of_a_neighbor_that_was_just_ended_is_waited_for(cupy):
+    bound_gpu_memory(3000)
+    cupy.neighbors = 9000 * MIB
+    with pytest.raises(MemoryError):
+        cupy.malloc(4000 * MIB)  # more than the share: at once
+    threading.Timer(0.2, lambda: setattr(cupy, "neighbors", 0)).start()
+    assert cupy.malloc(2000 * MIB).size == 2000 * MIB
 
 
 def test_a_process_gets_another_share_with_its_next_calculation(cupy):
