@@ -239,6 +239,10 @@ class Cluster:
         if {pool.pool for pool in statuses if pool.hopeless} != before:
             self._hopeless_now()
 
+    def go_on(self) -> None:
+        """Take note that the scheduler can be reached again."""
+        self._pump_soon()
+
     def gone(self, error: GraficoError) -> None:
         """Take note that the cluster itself is gone: whoever waits is told."""
         self._sender.draining = True

@@ -96,7 +96,8 @@ class Remote:
         self._present: dict[str, str] = {}
         self._gone: dict[str, str] = {}
         self._stopping = ""
-        self._joined = False
+        self._joined: Any = None
+        """The stream to the scheduler on which it knows us: another one after the connection was made again."""
         self._joining = asyncio.Lock()
         self._talking: asyncio.Task[None] | None = None
         self._nudged = asyncio.Event()
@@ -115,7 +116,14 @@ class Remote:
     @property
     def connected(self) -> bool:
         """Whether the scheduler can be reached, and has not said that it ends."""
+        return self._reached and self._joined is self._client.scheduler_comm
+
+    @property
+    def _reached(self) -> bool:
         return bool(self._client is not None and self._client.status == "running" and not self._stopping)
+
+    def heard(self, ticket: str) -> None:
+        """Return nothing: workers of a cluster that several use say nothing aloud."""
 
     async def __aenter__(self) -> "Remote":
         """Connect, and hear who is there."""
@@ -188,11 +196,11 @@ class Remote:
             if self.connection.server.process.alive() is False:
                 break
             await asyncio.sleep(0.05)
-        if not self.connected:
+        if not self._reached:
             raise self._lost()
         async with self._joining:
             try:
-                if not self._joined:
+                if not self.connected:
                     self.left = await self._join()
             except (OSError, TimeoutError) as error:
                 raise self._lost(error) from error
@@ -224,9 +232,9 @@ class Remote:
             await asyncio.sleep(EAGER_S)
             self._nudged.clear()
             try:
-                if self._client.status != "running":
-                    self._joined = False
+                if not self.connected:
                     await self.restored()
+                    self._cluster.go_on()
                 await self._exchange()
             except GraficoError as error:
                 self._cluster.gone(error)
@@ -245,13 +253,14 @@ class Remote:
             "host": host_name(),
             "pid": os.getpid(),
         }
+        stream = self._client.scheduler_comm
         answer = await self._client.scheduler.grafico_join(client=self._client.id, run=self._cluster.run_id, who=who)
         if answer["id"] != self.connection.id:
             raise ProfileError(
                 f"at {self.connection.scheduler} there is another cluster than {self.connection.name!r} by now",
                 hint="start again: the new one is found then",
             )
-        self._joined = True
+        self._joined = stream
         return dict(answer["tickets"])
 
     async def _exchange(self) -> None:

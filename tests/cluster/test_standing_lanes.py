@@ -1,0 +1,239 @@
+"""Lanes of controllers on one cluster that stays up: what they share, and how they come through each break."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import calculations_for_tests as cases
+import psutil
+import pytest
+from calculations_for_tests import Number
+from standing import PROFILE
+
+from grafico.cluster import Profile, open_cluster
+from grafico.cluster.lifecycle import ask, start_server, stop_server
+from grafico.errors import ClusterLost
+from grafico.runs import RunPaths, read_starts
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A cluster that the tests of this module share."""
+    folder = tmp_path_factory.mktemp("shared")
+    leases = folder / "leases"
+    leases.mkdir(mode=0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAFICO_LEASES", str(leases))
+        connection = start_server(Profile.model_validate({"name": "shared", **PROFILE}), folder / "cluster")
+    yield connection
+    stop_server(connection)
+
+
+@pytest.fixture
+def profile(server):
+    return Profile(kind="connect", name="joined", connect=server.folder)
+
+
+@pytest.fixture
+def on_shared(profile, paths):
+    """Run ``await use(cluster)`` as a controller of the shared cluster."""
+
+    def run(use, *more_paths):
+        async def main():
+            async with open_cluster(profile, paths.root) as cluster:
+                return await use(cluster)
+
+        return asyncio.run(main())
+
+    return run
+
+
+async def until(path: Path) -> str:
+    for _ in range(3000):
+        if path.exists() and path.read_text():
+            return path.read_text()
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} was not written")
+
+
+def host_of(server) -> psutil.Process:
+    children = psutil.Process(server.server.pid).children()
+    return next(child for child in children if "grafico.cluster.host" in child.cmdline())
+
+
+def test_lanes_run_where_they_should_and_tell_where_from(on_shared, task, paths, server):
+    async def use(cluster):
+        lanes = [task(cases.double, Number(value=n)) for n in range(10)]
+        lanes += [task(cases.double, Number(value=n), resources={"gpu": "slot"}) for n in range(20, 24)]
+        return await asyncio.gather(*map(cluster.run, lanes))
+
+    outcomes = on_shared(use)
+    assert [outcome.output.value for outcome in outcomes] == [2 * n for n in [*range(10), *range(20, 24)]]
+    starts = read_starts(paths)
+    assert {start.worker for start in starts} == {"cpu", "gpu-0"}
+    assert {start.cluster for start in starts} == {server.id}
+    assert {start.process.host for start in starts} == {server.server.host}
+
+
+def test_what_nobody_can_ever_run_is_refused_by_what_the_cluster_has(on_shared, task):
+    async def use(cluster):
+        return await cluster.run(task(cases.double, Number(), resources={"cpus": 64}))
+
+    outcome = on_shared(use)
+    assert outcome.kind == "refused"
+    assert "2 CPUs" in outcome.message
+
+
+def test_cancelling_a_lane_ends_its_process_although_the_cluster_keeps_what_is_left(on_shared, task, tmp_path, helpers):
+    mark = tmp_path / "pids"
+
+    async def use(cluster):
+        running = asyncio.create_task(cluster.run(task(cases.with_program, Number(seconds=60, file=str(mark)))))
+        await until(mark)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return await cluster.run(task(cases.double, Number(value=4)))
+
+    assert on_shared(use).ok
+    helpers.wait_until(lambda: not any(helpers.alive(int(pid)) for pid in mark.read_text().split()))
+
+
+def test_ending_a_controller_in_order_ends_what_it_had_sent(on_shared, task, tmp_path, helpers, server):
+    mark = tmp_path / "pids"
+
+    async def use(cluster):
+        running = asyncio.create_task(cluster.run(task(cases.with_program, Number(seconds=60, file=str(mark)))))
+        await until(mark)
+        return running
+
+    on_shared(use)
+    helpers.wait_until(lambda: not any(helpers.alive(int(pid)) for pid in mark.read_text().split()))
+    assert ask(server, "status")["left"] == {}
+
+
+def test_a_broken_connection_is_made_again_and_nothing_is_computed_twice(on_shared, task, paths, tmp_path):
+    marks = [tmp_path / f"pid-{n}" for n in range(2)]
+
+    async def use(cluster):
+        lanes = [
+            asyncio.create_task(cluster.run(task(cases.sleep, Number(value=n, seconds=1.5, file=str(mark)))))
+            for n, mark in enumerate(marks)
+        ]
+        for mark in marks:
+            await until(mark)
+        cluster._link.client.scheduler_comm.comm.abort()  # as if the network had dropped it
+        after = [task(cases.double, Number(value=n)) for n in range(5, 8)]
+        return await asyncio.gather(*lanes, *map(cluster.run, after))
+
+    outcomes = on_shared(use)
+    assert all(outcome.ok for outcome in outcomes), outcomes
+    assert [outcome.output.value for outcome in outcomes] == [0.0, 1.0, 10.0, 12.0, 14.0]
+    starts = read_starts(paths)
+    assert len(starts) == 5
+    assert {start.status for start in starts} == {"success"}
+
+
+def test_what_a_controller_left_is_found_by_the_next_one_and_the_rest_is_ended(profile, task, paths, tmp_path, helpers):
+    marks = [tmp_path / f"pid-{n}" for n in range(2)]
+    kept = task(cases.sleep, Number(value=1, seconds=2.0, file=str(marks[0])))
+    unwanted = task(cases.with_program, Number(value=2, seconds=60, file=str(marks[1])))
+
+    async def first():
+        async with open_cluster(profile, paths.root) as cluster:
+            for each in (kept, unwanted):
+                asyncio.create_task(cluster.run(each))  # noqa: RUF006 - it is left on purpose
+            for mark in marks:
+                await until(mark)
+            cluster.kill = cluster.leave  # goes without a word, as a killed process does
+
+    async def second():
+        async with open_cluster(profile, paths.root) as cluster:
+            # Twice the same is one calculation, also when it was found.
+            return await asyncio.gather(cluster.run(kept), cluster.run(kept), cluster.run(task(cases.double, Number())))
+
+    asyncio.run(first())
+    outcomes = asyncio.run(second())
+    assert [outcome.output.value for outcome in outcomes] == [1.0, 1.0, 0.0]
+    starts = {start.key: start.status for start in read_starts(paths)}
+    assert starts[kept.key] == "success"
+    assert len(read_starts(paths)) == 3
+    helpers.wait_until(lambda: not any(helpers.alive(int(pid)) for pid in marks[1].read_text().split()))
+
+
+def test_what_ended_while_no_controller_was_there_is_not_computed_again(profile, task, paths, tmp_path, helpers):
+    mark = tmp_path / "pid"
+    short = task(cases.sleep, Number(value=3, seconds=0.5, file=str(mark)))
+
+    async def first():
+        async with open_cluster(profile, paths.root) as cluster:
+            asyncio.create_task(cluster.run(short))  # noqa: RUF006 - it is left on purpose
+            await until(mark)
+            cluster.kill = cluster.leave
+
+    async def second():
+        async with open_cluster(profile, paths.root) as cluster:
+            return await cluster.run(short)
+
+    asyncio.run(first())
+    helpers.wait_until(lambda: read_starts(paths)[0].status == "success")
+    assert asyncio.run(second()).output.value == 3.0
+    assert len(read_starts(paths)) == 1
+
+
+@pytest.mark.parametrize("victim", ["host", "worker"])
+def test_a_host_that_ends_in_order_costs_no_attempt_and_a_lost_worker_does(
+    victim, on_shared, task, paths, tmp_path, server
+):
+    mark = tmp_path / "pid"
+
+    async def use(cluster):
+        lane = asyncio.create_task(cluster.run(task(cases.sleep, Number(value=5, seconds=3, file=str(mark)))))
+        child = psutil.Process(int(await until(mark)))
+        if victim == "worker":
+            child.parent().kill()
+        else:
+            host_of(server).send_signal(signal.SIGTERM)
+        return await lane
+
+    outcome = on_shared(use)
+    if victim == "worker":
+        assert outcome.kind == "worker_lost"
+        assert len(read_starts(paths)) == 1
+    else:
+        assert outcome.ok
+        assert len(read_starts(paths)) == 2
+
+
+def test_a_calculation_that_is_ended_with_all_of_its_job_costs_no_attempt(on_shared, task, paths, tmp_path, server):
+    """Slurm sends its signal to every process of a job: the calculation may be dead before its host can say why."""
+    mark = tmp_path / "pid"
+
+    async def use(cluster):
+        lane = asyncio.create_task(cluster.run(task(cases.sleep, Number(value=6, seconds=3, file=str(mark)))))
+        pid = int(await until(mark))
+        host = host_of(server)
+        for process in [psutil.Process(pid), *host.children(), host]:
+            process.send_signal(signal.SIGTERM)
+        return await lane
+
+    assert on_shared(use).ok
+    assert len(read_starts(paths)) == 2
+
+
+def test_the_end_of_the_cluster_is_an_error_and_no_outcome(task, paths, tmp_path):
+    mark = tmp_path / "pid"
+    own = Profile.model_validate({"name": "own", "pools": [{"name": "cpu", "cpus": 1, "memory_mib": 4000}]})
+    connection = start_server(own, tmp_path / "own")
+
+    async def main():
+        async with open_cluster(Profile(kind="connect", connect=connection.folder), paths.root) as cluster:
+            lane = asyncio.create_task(cluster.run(task(cases.sleep, Number(seconds=60, file=str(mark)))))
+            waiting = asyncio.create_task(cluster.run(task(cases.double, Number())))
+            await until(mark)
+            os.kill(connection.server.pid, signal.SIGKILL)
+            return await asyncio.gather(lane, waiting, return_exceptions=True)
+
+    ended = asyncio.run(main())
+    assert all(isinstance(each, ClusterLost) for each in ended), ended
+    assert RunPaths(paths.root).root.exists()
