@@ -1,6 +1,7 @@
 """From what a job says about a molecule to a structure in three dimensions."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def smiles_of_name(name: str) -> str:
     return NAMES[key]
 
 
+# Members of a sweep ask for the same molecules again and again, and embedding a large one takes a second.
+@lru_cache(maxsize=512)
 def from_smiles(
     smiles: str, *, charge: int | None = None, multiplicity: int | None = None, seed: int = SEED
 ) -> ConceptualAtoms:

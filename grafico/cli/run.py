@@ -71,11 +71,11 @@ def run(
     tell = None if quiet else say
     prepared = prepare(job, overrides or (), name=name, cluster=cluster, shard=part, say=tell)
     if dry_run:
-        _dry_run(prepared, tell, as_json=as_json)
+        _dry_run(prepared, as_json=as_json)
         return
     from grafico.jobs.plan import admit
 
-    admit(prepared, tell)
+    admit(prepared)
     made = create_run(prepared, runs_dir, folder)
     if not quiet:
         say(f"run {made.name} in {near(made.paths.root)}")
@@ -87,7 +87,9 @@ def resume(
     *,
     lane: Annotated[
         list[str] | None,
-        typer.Option("--lane", metavar="LANE", help="Try only this failed lane again (see `explain`); may be repeated."),
+        typer.Option(
+            "--lane", metavar="LANE", help="Try only this failed lane again (see `explain`); may be repeated."
+        ),
     ] = None,
     from_node: Annotated[
         str | None, typer.Option("--from", metavar="NODE", help="Go on from this node; what followed is walked again.")
@@ -143,11 +145,11 @@ def cancel(
         out().print(stopped["message"])
 
 
-def _dry_run(prepared: Any, tell: Any, *, as_json: bool) -> None:
+def _dry_run(prepared: Any, *, as_json: bool) -> None:
     from grafico.cli.plans import print_plan
     from grafico.jobs.plan import make_plan
 
-    plan = make_plan(prepared, tell)
+    plan = make_plan(prepared)
     if as_json:
         print_json(plan.model_dump(mode="json"))
     else:

@@ -1,9 +1,8 @@
 """What a job, or every member of a sweep, is expected to compute; and what of it can never run."""
 
-import time
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from grafico.calculations import Resources
 from grafico.cluster import Profile
@@ -18,7 +17,6 @@ from grafico.jobs.provenance import store_of
 
 __all__ = ["Forecast", "ForecastLane", "by_kind", "forecast_of", "refused", "workers_of"]
 
-TELL_S = 2.0
 SHOWN_MEMBERS = 8
 
 
@@ -113,44 +111,17 @@ def phases_of(foreseen: Sequence[Foreseen]) -> list[list[list[Foreseen]]]:
     return [list(phase.values()) for phase in phases]
 
 
-def forecast_of(loaded: LoadedJob, say: Callable[[str], None] | None = None) -> Forecast:
-    """Ask the graph what a job, or each member of a sweep, will compute.
-
-    Parameters
-    ----------
-    say
-        Told how far it has come with many members.
-    """
+def forecast_of(loaded: LoadedJob) -> Forecast:
+    """Return what a job, or each member of a sweep, will compute."""
     graph, sweep = loaded.graph, loaded.sweep
     if graph.foresee is None:
         return Forecast((), 1)
-    if sweep is None:
-        return Forecast((ForecastLane("", _foreseen(loaded, graph, loaded.request)),), 1)
-    from grafico.jobs.sweeps.graph import LANES
+    if sweep is not None:
+        from grafico.jobs.sweeps.graph import LANES
 
-    lanes = []
-    known: dict[Resources, Resources] = {}
-    told = time.monotonic()
-    for lane, request in sweep.requests():
-        # Members that need the same share one description of it: there may be very many.
-        found = tuple(_sharing(item, known) for item in _foreseen(loaded, graph, request))
-        lanes.append(ForecastLane(lane.key, found))
-        if say is not None and time.monotonic() - told > TELL_S:
-            told = time.monotonic()
-            say(f"foreseeing members: {len(lanes)} of {len(sweep.lanes)}")
-    return Forecast(tuple(lanes), LANES)
-
-
-def _foreseen(loaded: LoadedJob, graph: Any, request: Any) -> tuple[Foreseen, ...]:
+        return Forecast(tuple(ForecastLane(lane.key, lane.foreseen) for lane in sweep.lanes), LANES)
     with store_of(loaded.job), blame(loaded.job.graph, "the forecast"):
-        return tuple(graph.foresee(request))
-
-
-def _sharing(item: Foreseen, known: dict[Resources, Resources]) -> Foreseen:
-    from dataclasses import replace
-
-    same = known.setdefault(item.resources, item.resources)
-    return item if same is item.resources else replace(item, resources=same)
+        return Forecast((ForecastLane("", tuple(graph.foresee(loaded.request))),), 1)
 
 
 def workers_of(profile: Profile) -> tuple[WorkerSpec, ...]:
@@ -170,8 +141,7 @@ def workers_of(profile: Profile) -> tuple[WorkerSpec, ...]:
 
 def refused(forecast: Forecast, workers: Sequence[WorkerSpec], profile: str) -> ProfileError | None:
     """Return why some of it can never run: everything that cannot, with the nearest that there is; None if all can."""
-    problems: dict[str, list[str]] = {}
-    hints: dict[str, None] = {}
+    problems: dict[str, _Refusal] = {}
     fine: set[Resources] = set()
     for lane in forecast.lanes:
         for item in lane.foreseen:
@@ -181,25 +151,42 @@ def refused(forecast: Forecast, workers: Sequence[WorkerSpec], profile: str) -> 
             if error is None:
                 fine.add(item.resources)
                 continue
-            problems.setdefault(f"{item.label or item.calculation.name}: {error.message}", []).append(lane.key)
-            if error.hint:
-                hints[error.hint] = None
+            text = f"{item.label or item.calculation.name}: {error.message}"
+            # Those of many members differ in the numbers alone: the largest speaks for all.
+            problems.setdefault(re.sub(r"\d+", "#", text), _Refusal()).add(text, lane.key, item.resources, error.hint)
     if not problems:
         return None
-    hint = "; ".join(hints) or None
-    lines = [f"{text}{_in(keys)}" for text, keys in problems.items()]
-    if len(lines) == 1:
-        return ProfileError(lines[0], hint=hint)
-    listed = "\n".join(f"  {line}" for line in lines)
-    return ProfileError(f"{len(lines)} kinds of calculations can never run:\n{listed}", hint=hint)
+    hint = "; ".join(dict.fromkeys(found.hint for found in problems.values() if found.hint)) or None
+    if len(problems) == 1:
+        return ProfileError(next(iter(problems.values())).line(), hint=hint)
+    listed = "\n".join(f"  {found.line()}" for found in problems.values())
+    return ProfileError(f"{len(problems)} kinds of calculations can never run:\n{listed}", hint=hint)
 
 
-def _in(keys: Sequence[str]) -> str:
-    keys = [key for key in dict.fromkeys(keys) if key]
-    if not keys:
-        return ""
-    more = f" and {len(keys) - SHOWN_MEMBERS} more" if len(keys) > SHOWN_MEMBERS else ""
-    return f" (members {', '.join(keys[:SHOWN_MEMBERS])}{more})"
+@dataclass
+class _Refusal:
+    """Calculations that are refused for one reason."""
+
+    text: str = ""
+    hint: str | None = None
+    most: tuple[float, ...] = ()
+    texts: set[str] = field(default_factory=set)
+    members: dict[str, None] = field(default_factory=dict)
+
+    def add(self, text: str, member: str, resources: Resources, hint: str | None) -> None:
+        size = (resources.memory_mib, resources.gpu_memory_mib, resources.cpus, resources.walltime_s)
+        if size > self.most:
+            self.text, self.most, self.hint = text, size, hint
+        self.texts.add(text)
+        if member:
+            self.members[member] = None
+
+    def line(self) -> str:
+        others = len(self.texts) - 1
+        less = f"; {others} more need less, and too much" if others else ""
+        keys = list(self.members)
+        more = f" and {len(keys) - SHOWN_MEMBERS} more" if len(keys) > SHOWN_MEMBERS else ""
+        return f"{self.text}{less}" + (f" (members {', '.join(keys[:SHOWN_MEMBERS])}{more})" if keys else "")
 
 
 def by_kind(forecast: Forecast) -> Mapping[tuple[str, str, Resources], list[Foreseen]]:

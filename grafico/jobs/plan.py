@@ -1,7 +1,7 @@
 """The dry run: what a job would do, where, and for how long at most; nothing is created or submitted."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from pydantic import Field
@@ -87,13 +87,8 @@ class Plan(Model):
     notes: tuple[str, ...] = ()
 
 
-def admit(prepared: Prepared, say: Callable[[str], None] | None = None) -> None:
+def admit(prepared: Prepared) -> None:
     """Refuse a job of which something can never run on its profile, before anything is created.
-
-    Parameters
-    ----------
-    say
-        Told how far it has come with the members of a sweep.
 
     Raises
     ------
@@ -102,7 +97,7 @@ def admit(prepared: Prepared, say: Callable[[str], None] | None = None) -> None:
         each with the nearest worker.
     """
     workers = workers_of(prepared.profile)
-    if (error := refused(forecast_of(prepared.loaded, say), workers, prepared.profile.name)) is not None:
+    if (error := refused(forecast_of(prepared.loaded), workers, prepared.profile.name)) is not None:
         raise error
 
 
@@ -111,13 +106,8 @@ def foreseen_of(prepared: Prepared) -> Sequence[Foreseen]:
     return tuple(forecast_of(prepared.loaded))
 
 
-def make_plan(prepared: Prepared, say: Callable[[str], None] | None = None) -> Plan:
+def make_plan(prepared: Prepared) -> Plan:
     """Work out what a job would do, with a simulated schedule.
-
-    Parameters
-    ----------
-    say
-        Told how far it has come with the members of a sweep.
 
     Raises
     ------
@@ -126,7 +116,7 @@ def make_plan(prepared: Prepared, say: Callable[[str], None] | None = None) -> P
     """
     loaded, profile, sweep = prepared.loaded, prepared.profile, prepared.loaded.sweep
     workers, as_if = _workers(profile)
-    forecast = forecast_of(loaded, say)
+    forecast = forecast_of(loaded)
     if (error := refused(forecast, workers, profile.name)) is not None:
         raise error
     planned = tuple(_planned(items, label, workers) for (label, _, _), items in by_kind(forecast).items())

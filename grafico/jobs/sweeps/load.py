@@ -3,17 +3,20 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from grafico.calculations import Json
+from grafico.calculations import Json, Resources
 from grafico.errors import BadInput, JobError, MissingExtra
+from grafico.graphs import Foreseen
+from grafico.jobs.catalog import blame
 from grafico.jobs.document import Document, Place
 from grafico.jobs.problems import lines_of
+from grafico.jobs.provenance import store_of
 from grafico.jobs.request import check_request, read_request
 from grafico.jobs.schema import Job
 from grafico.jobs.sweeps.members import Member, Shard, expand
@@ -31,6 +34,8 @@ class SweepLane:
     """One lane: what one member asks for, and perhaps others that ask for the same."""
 
     members: list[Member]
+    foreseen: tuple[Foreseen, ...] = ()
+    """The calculations that it will need."""
 
     @property
     def key(self) -> str:
@@ -152,6 +157,7 @@ def load_sweep(
     lanes: dict[str, SweepLane] = {}
     problems = _Problems()
     refused: dict[str, BadInput] = {}
+    needs: dict[Resources, Resources] = {}
     told = time.monotonic()
     for number, member in enumerate(expansion.members):
         if say is not None and time.monotonic() - told > TELL_S:
@@ -171,7 +177,7 @@ def load_sweep(
             except BadInput as error:
                 refused[digest] = error
                 raise
-            lanes[digest] = SweepLane([member])
+            lanes[digest] = SweepLane([member], _foresee(job, graph, request, needs))
         except MissingExtra:
             raise
         except BadInput as error:
@@ -189,6 +195,15 @@ def load_sweep(
         total=expansion.total,
         shard=shard,
     )
+
+
+def _foresee(job: Job, graph: Any, request: BaseModel, known: dict[Resources, Resources]) -> tuple[Foreseen, ...]:
+    """Return what the graph foresees; members that need the same share one description of it, since there may be many."""
+    if graph.foresee is None:
+        return ()
+    with store_of(job), blame(job.graph, "the forecast"):
+        found = graph.foresee(request)
+    return tuple(replace(item, resources=known.setdefault(item.resources, item.resources)) for item in found)
 
 
 def _digest(request: BaseModel) -> str:
