@@ -8,7 +8,7 @@ from grafico.calculations import Json
 from grafico.control.schemas import describe_schema
 from grafico.graphs.protocols import RouteQuestion
 
-__all__ = ["SYSTEM", "Message", "corrections", "route_messages"]
+__all__ = ["REASONING", "SYSTEM", "Message", "corrections", "route_messages"]
 
 Message = dict[str, str]
 
@@ -16,6 +16,9 @@ SYSTEM = """You choose the next step of a computational chemistry workflow.
 Choose exactly one of the admissible steps, by the user's intent and by what was found so far.
 Answer with one JSON object and nothing else. Use step names exactly as they are given. Give a parameter only if the
 step has it, and only values that the intent or the findings state. Never invent results."""
+
+REASONING = "why, in one sentence"
+"""Stands where the reasoning belongs in the form; a model that copies it has given none."""
 
 LONGEST_SUMMARY = 600
 MOST_SUMMARIES = 40
@@ -64,7 +67,7 @@ def _form(question: RouteQuestion) -> str:
     route: Mapping[str, Any] = {
         "successor": " or ".join(option.successor for option in question.options),
         "parameters": {},
-        "reasoning": "why, in one sentence",
+        "reasoning": REASONING,
         "confidence": 0.9,
     }
     form: Mapping[str, Json] = route if question.task is None else {"output": {}, "route": route}

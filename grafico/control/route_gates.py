@@ -9,6 +9,7 @@ from typing import Any
 
 from grafico.calculations import Json
 from grafico.control.answers import placeholders
+from grafico.control.prompt import REASONING
 from grafico.gates import Decision, Gate, Ruling
 from grafico.graphs.protocols import RouteQuestion
 
@@ -24,6 +25,7 @@ def route_gates(question: RouteQuestion) -> tuple[Gate[Route], ...]:
         Gate("successor", lambda value: _on_route(value, question, _successor)),
         Gate("collapsed parameters", lambda value: _on_route(value, question, _collapsed)),
         Gate("placeholder", _filler),
+        Gate("reasoning", lambda value: _on_route(value, question, _reasoned)),
         Gate("confidence", lambda value: _on_route(value, question, _confidence)),
     )
 
@@ -103,6 +105,13 @@ def _filler(value: Route) -> Decision[Route]:
     if placeholders(value):
         return Decision(Ruling.FLAG, value, "placeholder", "the reasoning is filler")
     return Decision(Ruling.ACCEPT, value, "placeholder")
+
+
+def _reasoned(route: Route, _: RouteQuestion) -> Decision[Route]:
+    said = _bare(str(route.get("reasoning", "")))
+    if said and said in {_bare(REASONING), _bare("string"), _bare("reasoning")}:
+        return Decision(Ruling.CORRECT, {**route, "reasoning": ""}, "reasoning", "the form's own words were copied")
+    return Decision(Ruling.ACCEPT, route, "reasoning")
 
 
 def _confidence(route: Route, _: RouteQuestion) -> Decision[Route]:
