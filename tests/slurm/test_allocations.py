@@ -9,6 +9,13 @@ from tests.slurm.evidence import committed, faults, manifest, result, starts
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "slurm" / "run.sbatch"
+GPUS = """\
+kind: slurm
+workers: allocation
+pools:
+  - {name: gpu, gpus: 1, simulated: true, cpus: 1, memory_mib: 500, hosts: 2}
+  - {name: cpu, cpus: 1, memory_mib: 500, hosts: 2}
+"""
 SMALL = ("--cpus-per-task=2", "--mem=1500", "--time=00:10:00")
 
 
@@ -64,6 +71,26 @@ def test_a_sweep_is_shared_out_among_the_jobs_of_an_array(slurm: Any) -> None:
     assert all(manifest(folder)["status"] == "finished" for folder in folders)
     assert slurm.ended(f"{wrong}_2")["ExitCode"] == "2:0"
     assert "without gaps" in (slurm.files / f"grafico-{wrong}-2.out").read_text()
+
+
+def test_gpus_that_were_asked_for_of_the_whole_job_reach_the_hosts_of_each_node(slurm: Any) -> None:
+    slurm.job([1], gated=False)
+    (slurm.files / "gpus.yaml").write_text(GPUS)
+    script = slurm.files / "up.sh"
+    script.write_text("#!/bin/bash\nexec grafico cluster up gpus.yaml --name inside --foreground\n")
+    # Slurm shares them out as it likes: three to the one node and one to the other.
+    number = slurm.sbatch("--nodes=2", "--ntasks-per-node=1", *SMALL, "--gpus=4", script)
+
+    def workers() -> set[str]:
+        said = slurm.grafico("cluster", "status", "inside", "--json", check=False)
+        return {worker["name"] for worker in said.json["workers"]} if said.code == 0 else set()
+
+    everybody = {f"{pool}-{node}-0" for pool in ("gpu", "cpu") for node in ("n1", "n2")}
+    slurm.until(lambda: workers() == everybody)
+    slurm.grafico("run", "job.yaml", "--cluster", "connect:inside", "--quiet")
+    slurm.grafico("cluster", "down", "inside")
+    assert slurm.ended(number)["ExitCode"] == "0:0", slurm.witness()
+    assert {started.slurm_job for started in starts(slurm.run_folder())} == {number}
 
 
 def test_outside_of_an_allocation_it_says_so(slurm: Any) -> None:

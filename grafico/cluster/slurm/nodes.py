@@ -21,7 +21,7 @@ def expand(nodes: str) -> list[str]:
     """
     found: list[str] = []
     for word in _WORD.findall(nodes.strip()):
-        parts = [_numbers(numbers) if numbers else [text] for numbers, text in _PART.findall(word)]
+        parts = [[m[2]] if m[1] is None else _numbers(m[1]) for m in _PART.finditer(word)]
         found += ["".join(name) for name in itertools.product(*parts)]
     if not found:
         raise ValueError(f"{nodes!r} is no list of nodes, such as n[1-4],m7")
