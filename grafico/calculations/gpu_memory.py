@@ -29,7 +29,7 @@ LEAVING_S = 2.0
 
 SAID_BY_LIBRARIES = ("cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED", "CUSOLVER_STATUS_ALLOC_FAILED",
                      "CUFFT_ALLOC_FAILED", "CUSPARSE_STATUS_ALLOC_FAILED", "CUTENSOR_STATUS_ALLOC_FAILED",
-                     "CUTENSOR_STATUS_INSUFFICIENT_WORKSPACE")  # fmt: skip
+                     "CUTENSOR_STATUS_INSUFFICIENT_WORKSPACE", "CUDA_ERROR_OUT_OF_MEMORY")  # fmt: skip
 
 _share: "GpuShare | None" = None
 
@@ -169,7 +169,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         # By name, since CuPy and PyTorch need not be installed here.
         if isinstance(at, MemoryError) or type(at).__name__ == "OutOfMemoryError":
             return True
-        if type(at).__name__.startswith(("CUDARuntimeError", "CUBLASError", "CUSOLVERError", "CuFFTError",
+        if type(at).__name__.startswith(("CUDARuntimeError", "CUDADriverError", "CUBLASError", "CUSOLVERError", "CuFFTError",
                                          "CuSparseError", "CuTensorError")) and any(
             word in str(at) for word in SAID_BY_LIBRARIES
         ):  # fmt: skip

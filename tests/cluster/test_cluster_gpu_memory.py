@@ -119,6 +119,7 @@ def after(error, cause=None):
         (type("OutOfMemoryError", (MemoryError,), {})("Out of memory allocating 8 bytes"), True),
         (MemoryError("Insufficient GPU memory. Need 7 MB more."), True),  # gpu4pyscf's own
         (type("CUDARuntimeError", (RuntimeError,), {})("cudaErrorMemoryAllocation: out of memory"), True),
+        (type("CUDADriverError", (RuntimeError,), {})("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
         (type("CUBLASError", (RuntimeError,), {})("CUBLAS_STATUS_ALLOC_FAILED"), True),
         (type("CUDARuntimeError", (RuntimeError,), {})("cudaErrorIllegalAddress: illegal access"), False),
         (RuntimeError("failed in a thread"), False),

@@ -105,15 +105,17 @@ class Lines(Generic[ItemT]):
         self.lines: dict[tuple[Sort, frozenset[Shape]], Line] = {}
         self._home: dict[Demand, Line] = {}
         self._numbers = itertools.count()
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(len(queue) for queue in self.queues.values())
+        return self._count
 
     def __iter__(self) -> Iterator[Line]:
         return iter(self.lines.values())
 
     def add(self, need: Demand, item: ItemT, now: float, reach: frozenset[Shape]) -> None:
         """Append an item to its kind's queue."""
+        self._count += 1
         queue = self.queues.get(need)
         if queue is not None:
             queue.append(Waiting(next(self._numbers), now, item))
@@ -129,6 +131,7 @@ class Lines(Generic[ItemT]):
         """Remove the first item of a kind whose head has been taken out of its line, and put the next one there."""
         queue = self.queues[need]
         item = queue.popleft().item
+        self._count -= 1
         self._settle(need)
         return item
 
@@ -138,6 +141,7 @@ class Lines(Generic[ItemT]):
         for place, entry in enumerate(queue):
             if entry.item is item:
                 del queue[place]
+                self._count -= 1
                 if place == 0:
                     self._home[need].drop(need)
                     self._settle(need)
