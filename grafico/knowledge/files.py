@@ -155,10 +155,9 @@ def find_artifact(ref: ArtifactRef, folders: Iterable[Path]) -> Path:
         with suppress(OSError):
             if path.stat().st_size == ref.size:
                 return path
-    where = "the one run folder" if looked == 1 else f"any of the {looked} run folders"
     raise KnowledgeError(
-        f"the artifact {ref.digest[:12]} ({ref.media_type}, {ref.size} bytes) is not in {where} that the knowledge base "
-        "knows",
+        f"the artifact {ref.digest[:12]} ({ref.media_type}, {ref.size} bytes) is not in any of the {looked} folders that "
+        "the knowledge base knows",
         hint="bring the run folder back, or `grafico kb rebuild FOLDER` where it has been moved to",
     )
 

@@ -27,7 +27,7 @@ from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
 from grafico.knowledge.vocabulary import GRAFICO, ID, RDF, XSD, check_iri, decimal_text, iri_term, literal_term
 
-__all__ = ["Description", "artifact_iri", "describe", "enum_iri", "n_quads", "scalar_term"]
+__all__ = ["Description", "KeepArray", "artifact_iri", "describe", "enum_iri", "n_quads", "scalar_term"]
 
 Description: TypeAlias = dict[str, frozenset[tuple[str, str]]]
 
@@ -40,6 +40,7 @@ DIGEST = iri_term(GRAFICO + "sha256")
 
 
 KeepArray: TypeAlias = Callable[[Any], ArtifactRef]
+"""Stores an array as a file and returns what names it."""
 MAX_DECIMAL_CHARACTERS = 10_000
 
 

@@ -21,7 +21,7 @@ from grafico.knowledge.conflicts import Pairs, conflict, settle
 from grafico.knowledge.endpoint import Uncertain
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import COMMITTED
-from grafico.knowledge.mapper import Description, describe, n_quads
+from grafico.knowledge.mapper import Description, KeepArray, describe, n_quads
 from grafico.knowledge.merge import as_stored
 from grafico.knowledge.plan import plan_of
 from grafico.knowledge.reading import base_of, note_base, note_sent, sent_of
@@ -89,12 +89,12 @@ class Graphs(Protocol):
 class Statement:
     """What some entities, and all that they refer to, are to say in a graph."""
 
-    def __init__(self, entities: Iterable[Entity], graph: str) -> None:
+    def __init__(self, entities: Iterable[Entity], graph: str, *, keep: KeepArray | None = None) -> None:
         import pyoxigraph
 
         self.graph = _checked(graph)
         self.roots = list(entities)
-        description = describe(self.roots)
+        description = describe(self.roots, keep=keep)
         self.entities: dict[str, list[Entity]] = {}
         for entity in _reachable(self.roots):
             self.entities.setdefault(entity.iri, []).append(entity)

@@ -22,7 +22,7 @@ from grafico.calculations import ArtifactRef, Model
 from grafico.errors import KnowledgeError
 from grafico.knowledge.embedded import EmbeddedGraphs
 from grafico.knowledge.entity import Entity
-from grafico.knowledge.files import read_artifact
+from grafico.knowledge.files import ArtifactFolder, read_artifact
 from grafico.knowledge.location import damaged, database, default_folder, prepare
 from grafico.knowledge.lock import DEFAULT_WAIT_S, locked
 from grafico.knowledge.merge import change, load, merge_anew, named_quads, read_source
@@ -135,7 +135,8 @@ class KnowledgeBase(Reader):
         KnowledgeError
             An entity has no form in the graph, or the store is locked or damaged.
         """
-        statement = Statement(entities, into)
+        prepare(self.folder)
+        statement = Statement(entities, into, keep=ArtifactFolder(self.folder).keep)
 
         def use(store: Any) -> Persisted:
             self._remember(statement.graph, "graph")
@@ -151,14 +152,14 @@ class KnowledgeBase(Reader):
         return tuple(Path(folder) for folder in self._remembered())
 
     def read_artifact(self, ref: ArtifactRef) -> bytes:
-        """Return the bytes of a file of a run that was loaded; its digest is checked.
+        """Return the bytes of a file of a run that was loaded, or of the store itself; its digest is checked.
 
         Raises
         ------
         KnowledgeError
             No run folder that the knowledge base knows has it, or its content is another.
         """
-        return read_artifact(ref, reversed(self.runs()))
+        return read_artifact(ref, [*reversed(self.runs()), self.folder])
 
     def rebuild(self, folders: Iterable[Path] = ()) -> Rebuilt:
         """Make the store anew from the run folders that it knows and those found in or under ``folders``.

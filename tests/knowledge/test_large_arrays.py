@@ -57,7 +57,7 @@ def test_a_file_is_read_when_it_is_looked_at_and_not_before(run, knowledge):
     back = fetched(knowledge, thing.iri)
     assert back.loaded
     assert back.text == "x"
-    with pytest.raises(KnowledgeError, match="is not in the one run folder") as caught:
+    with pytest.raises(KnowledgeError, match="is not in any of the 2 folders") as caught:
         _ = back.spectrum
     assert "rebuild" in caught.value.hint
     # What nobody looked at is described as it was.
@@ -141,6 +141,18 @@ def test_without_a_run_a_large_array_is_refused_and_says_why():
     with pytest.raises(KnowledgeError, match="too large") as caught:
         describe([Thing(text="x", spectrum=LARGE)])
     assert "run" in caught.value.hint
+
+
+def test_a_large_array_that_is_persisted_without_a_run_is_a_file_of_the_store(knowledge):
+    thing = Thing(text="x", spectrum=LARGE)
+    knowledge.persist(thing)
+    assert fetched(knowledge, thing.iri).spectrum.tobytes() == LARGE.tobytes()
+    changed = fetched(knowledge, thing.iri)
+    changed.text = "y"
+    knowledge.persist(changed)
+    knowledge.rebuild()
+    back = fetched(knowledge, thing.iri)
+    assert (back.text, back.spectrum.tobytes()) == ("y", LARGE.tobytes())
 
 
 def test_the_file_of_an_artifact_is_read_through_the_knowledge_base(run, knowledge):
