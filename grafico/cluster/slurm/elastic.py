@@ -47,6 +47,9 @@ START_S = 900.0
 CANCEL_AGAIN_S = 20.0
 """A cancelled job that has not ended by then is cancelled again: scancel may not have been heard."""
 
+BLIND_S = 180.0
+"""Where the queue cannot be read, a cancelled job counts as gone after so long."""
+
 TOGETHER = 8
 """Jobs of a pool that are submitted at once; more come a second later."""
 
@@ -208,7 +211,10 @@ class ElasticFleet:
         """End jobs that run without their host being heard of."""
         stuck = [host for host in record.hosts if host.ending and now - host.cancelled_at > CANCEL_AGAIN_S]
         await self._cancel(stuck)
-        for host in record.hosts:
+        if self._blind:
+            # Nobody will say that they have ended; they must not take the places of others for ever.
+            record.hosts = [host for host in record.hosts if host.up or now - host.ending_since < BLIND_S]
+        for host in list(record.hosts):
             running = host.state is None or host.state.state == "RUNNING"
             if host.up or host.ending or not running:
                 continue
@@ -257,8 +263,11 @@ class ElasticFleet:
         await self._cancel(hosts)
 
     async def _cancel(self, hosts: Sequence[Host]) -> None:
+        now = time.monotonic()
         for host in hosts:
-            host.ending, host.cancelled_at = True, time.monotonic()
+            if not host.ending:
+                host.ending, host.ending_since = True, now
+            host.cancelled_at = now
         await asyncio.gather(*(host.job.close() for host in hosts))
 
     async def _end_all(self) -> None:

@@ -50,6 +50,7 @@ class Host:
     up: bool = False
     came_up: bool = False
     ending: bool = False
+    ending_since: float = float("inf")
     cancelled_at: float = 0.0
     state: JobState | None = None
     ran_since: float | None = None
