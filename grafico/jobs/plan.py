@@ -10,6 +10,7 @@ from grafico.calculations import Model, Resources
 from grafico.cluster import Profile
 from grafico.cluster.layout import WorkerSpec, lay_out
 from grafico.cluster.placement import demand, placed, taken
+from grafico.cluster.pool import Pool
 from grafico.errors import ProfileError
 from grafico.graphs import Foreseen
 from grafico.graphs.drawing import draw_graph
@@ -23,6 +24,9 @@ from grafico.jobs.schedule import Scheduled, at_most, schedule, typically
 from grafico.jobs.sweeps import sweep_graph
 
 __all__ = ["Engine", "Plan", "Planned", "Worker", "admit", "describe_resources", "foreseen_of", "make_plan"]
+
+HOST_MIB_A_GPU = 32 * 1024
+"""Memory of the host for each GPU that is planned for and not here; such machines have more as a rule, MiB."""
 
 
 class Worker(Model):
@@ -161,7 +165,7 @@ def _notes(
     """Yield what people should know of a plan."""
     profile = prepared.profile
     if as_if:
-        yield f"planned as if the GPUs of the profile were here: {as_if}"
+        yield f"planned as if the GPUs of the profile were here, with {HOST_MIB_A_GPU // 1024} GiB of memory for each where it gives none: {as_if}"
     if not forecast.count:
         yield f"the graph {prepared.loaded.graph.id} foresees no calculations"
     elif bound is None:
@@ -211,15 +215,17 @@ def _workers(profile: Profile) -> tuple[tuple[WorkerSpec, ...], str]:
     except ProfileError as error:
         if profile.kind == "connect":
             raise
-        pools = tuple(
-            pool.model_copy(update={"simulated": True, "gpus": 1 if pool.gpus == "auto" else pool.gpus})
-            if pool.has_gpus
-            else pool
-            for pool in profile.pools
-        )
+        pools = tuple(_as_if(pool) if pool.has_gpus else pool for pool in profile.pools)
         if pools == profile.pools:
             raise
         return lay_out(profile.model_copy(update={"pools": pools})), error.message
+
+
+def _as_if(pool: Pool) -> Pool:
+    """Return a pool whose GPUs are pretended, and with them the memory of a machine that has such."""
+    count = 1 if pool.gpus == "auto" else len(pool.gpus) if isinstance(pool.gpus, tuple) else pool.gpus
+    memory = count * HOST_MIB_A_GPU if pool.memory_mib == "auto" else pool.memory_mib
+    return pool.model_copy(update={"simulated": True, "gpus": count, "memory_mib": memory})
 
 
 def _planned(items: Sequence[Foreseen], label: str, workers: Sequence[WorkerSpec]) -> Planned:

@@ -76,7 +76,7 @@ def schedule(
 
 
 def _cost(found: Schedule, profile: Profile, workers: Sequence[WorkerSpec]) -> Cost:
-    """Count a host from its first calculation to its last, and until it is given back; all of it where it is kept."""
+    """Count a host as long as it is busy, and until it is given back; all the time where it is kept."""
     hosts: dict[tuple[str, str], list[WorkerSpec]] = {}
     for worker in workers:
         # In an allocation, each node has all pools.
@@ -88,18 +88,29 @@ def _cost(found: Schedule, profile: Profile, workers: Sequence[WorkerSpec]) -> C
         kept = not profile.elastic or int(label) <= profile.pool(pool).scale.min
         if not busy and not kept:
             continue
-        begin = 0.0 if kept else min(span.start for span in busy)
-        end = found.makespan_s if kept else max(span.end for span in busy) + profile.idle_s
-        spans.setdefault(pool, []).append((begin, end))
-        node_s += end - begin
-        gpu_s += (end - begin) * sum(worker.is_gpu for worker in own)
-        core_s += (end - begin) * sum(w.cpus or w.threads * w.slots for w in own)
+        alive = [(0.0, found.makespan_s)] if kept else _alive(busy, profile.idle_s)
+        spans.setdefault(pool, []).extend(alive)
+        lived = sum(end - begin for begin, end in alive)
+        node_s += lived
+        gpu_s += lived * sum(worker.is_gpu for worker in own)
+        core_s += lived * sum(w.cpus or w.threads * w.slots for w in own)
     return Cost(
         hosts={pool: _at_once(own) for pool, own in spans.items()},
         node_hours=round(node_s / 3600, 2),
         gpu_hours=round(gpu_s / 3600, 2),
         core_hours=round(core_s / 3600, 1),
     )
+
+
+def _alive(busy: Sequence[Busy], idle_s: float) -> list[tuple[float, float]]:
+    """Return when a host is there: it is given back when it has been idle for so long, and another one comes later."""
+    alive: list[tuple[float, float]] = []
+    for span in sorted(busy, key=lambda item: item.start):
+        if alive and span.start <= alive[-1][1]:
+            alive[-1] = (alive[-1][0], max(alive[-1][1], span.end + idle_s))
+        else:
+            alive.append((span.start, span.end + idle_s))
+    return alive
 
 
 def _at_once(spans: Sequence[tuple[float, float]]) -> int:

@@ -91,7 +91,9 @@ def test_members_are_left_out_and_added(job: Write) -> None:
     # What an added member does not vary is what the job says.
     assert cells(sweep(path))[4] == {"numbers": None, "sleep_s": None, "part.method": "cube"}
     assert "exclude[0]: the matrix has no 'input.sleep'; did you mean" in message(path, "exclude=[{input.sleep: 1}]")
-    assert "--set exclude=[{input.sleep_s: 7}], exclude[0]: input.sleep_s has no value '7'" in message(path, "exclude=[{input.sleep_s: 7}]")
+    assert "--set exclude=[{input.sleep_s: 7}], exclude[0]: input.sleep_s has no value '7'" in message(
+        path, "exclude=[{input.sleep_s: 7}]"
+    )
     twice = "exclude=[{input.sleep_s: 1, input.numbers: a}, {input.sleep_s: [1]}]"
     assert keys(path, twice) == ["a+0", "a+2", "b+0", "b+2", "extra", "1"]
     assert "no member is left" in message(path, "include=[]", "exclude=[{input.sleep_s: [0, 1, 2]}]")

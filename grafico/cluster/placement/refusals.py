@@ -34,13 +34,15 @@ def refusal(resources: Resources, workers: Sequence[WorkerSpec], profile: str) -
         )
     nearest = max(fitting, key=lambda worker: (_satisfied(need, worker), worker.memory_mib))
     asked, offered = _asked(need), _offered(nearest)
+    hint = "lower what the job asks for, or choose a larger profile"
     if nearest.walltime_s and need.walltime_s + END_MARGIN_S > nearest.walltime_s:
+        hint = "give the pool a longer walltime, lower what the job asks for, or choose a larger profile"
         asked["walltime_s"], offered["walltime_s"] = round(need.walltime_s), round(nearest.walltime_s - END_MARGIN_S)
     what = "a GPU worker" if need.gpu else "the CPU worker"
     return ProfileError(
         f"a calculation needs {_words(asked)}; no worker of the profile {profile!r} can ever give that: the nearest,"
         f" {what} {nearest.name!r}, has {_words(offered)}",
-        hint="lower what the job asks for, or choose a larger profile",
+        hint=hint,
     )
 
 
