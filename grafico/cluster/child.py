@@ -6,6 +6,7 @@ Light at import: the engines come with the calculation's own module, after the e
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import gc
 import os
 import resource
@@ -224,9 +225,8 @@ def _first(error: ValidationError) -> str:
 @contextlib.contextmanager
 def logged(paths: RunPaths, task: CalculationTask, order: Order) -> Iterator[None]:
     """Send all that is printed, by Python, C and other programs, to the lane's log."""
-    from grafico.runs.files import make_folder
-
-    make_folder(paths.lane_folder(task.lane))
+    # A log need not outlive the machine: no sync of the disk for its folder.
+    paths.lane_folder(task.lane).mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     log = os.open(paths.lane_log(task.lane), flags, 0o600)
     saved = [os.dup(1), os.dup(2)]
@@ -258,7 +258,12 @@ def flush() -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).fflush(None)
+        _c_library().fflush(None)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def device_name(order: Order, versions: Mapping[str, str]) -> str:

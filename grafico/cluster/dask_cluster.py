@@ -16,11 +16,13 @@ from grafico.cluster.dashboard import StatusSource, dashboard_link, install, new
 from grafico.cluster.launch import LocalWorker, Surroundings
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.profile import Profile
+from grafico.cluster.tickets import ALOUD
 
 __all__ = ["CONFIG", "Running", "Watcher", "running_cluster"]
 
 HOST = "127.0.0.1"
 CONFIG = {
+    "distributed.admin.low-level-log-length": 100,  # what workers say aloud is kept so long
     "distributed.deploy.lost-worker-timeout": "1h",  # LocalWorker replaces lost ones itself
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.scheduler.work-stealing": False,
@@ -51,6 +53,13 @@ class Watcher(SchedulerPlugin):  # type: ignore[misc]  # distributed has no type
         self._up = up
         self._down = down
         self._names: dict[str, str] = {}
+        self.heard: dict[str, str] = {}
+        """What workers said aloud that tasks came to, by ticket, until somebody takes it."""
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Hear what a worker says that a task came to."""
+        if topic == ALOUD:
+            self.heard[msg["ticket"]] = msg["reply"]
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """See a worker come."""
@@ -73,7 +82,12 @@ class Running:
     client: Any
     workers: Mapping[str, LocalWorker]
     dashboard_link: str | None
+    watcher: Watcher
     standing: bool = False
+
+    def heard(self, ticket: str) -> str | None:
+        """Return what a worker said aloud that a task came to, once."""
+        return self.watcher.heard.pop(ticket, None)
 
     @property
     def connected(self) -> bool:
@@ -190,4 +204,4 @@ async def running_cluster(
                 name="grafico",
             )
             async with client:
-                yield Running(client, cluster.workers, link)
+                yield Running(client, cluster.workers, link, watcher)

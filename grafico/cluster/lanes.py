@@ -21,6 +21,12 @@ from grafico.runs import RunPaths
 __all__ = ["Cluster"]
 
 READY_S = 120.0
+TOGETHER_S = 0.005
+"""What becomes ready within this goes out together; a message costs more than what is in it."""
+
+LATE_S = 0.03
+"""The same while every worker has all that it can run, and more waiting there."""
+
 LOST_S = 1.0
 """After a worker is gone, Dask says so of each of its tasks; those it forgets are given up after this."""
 
@@ -45,7 +51,9 @@ class Cluster:
         self._backlog: Backlog[Work] = Backlog()
         self._works: dict[tuple[str, int], Work] = {}
         self._sender = Sender(paths, self.run_id, self._finish, self._fail)
-        self._pumping = False
+        self._pumping: asyncio.TimerHandle | None = None
+        self._pumping_late = False
+        self._pumped = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
         self._first = asyncio.Event()
@@ -267,12 +275,24 @@ class Cluster:
     # -- calculations come and go --------------------------------------------------------------------------------
 
     def _pump_soon(self) -> None:
-        if not self._pumping:
-            self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump)
+        """Send what is ready: at once where a worker has room; while all have enough for a moment, some together."""
+        loop = asyncio.get_running_loop()
+        if self._pumping is not None and not self._pumping_late:
+            return
+        late = not any(
+            station.alive and station.taken(station.first) < station.capacity[station.first]
+            for station in self._backlog.stations.values()
+        )
+        if self._pumping is not None:
+            if late:
+                return
+            self._pumping.cancel()
+        self._pumping_late = late
+        self._pumping = loop.call_at(self._pumped + (LATE_S if late else TOGETHER_S), self._pump)
 
     def _pump(self) -> None:
-        self._pumping = False
+        self._pumping = None
+        self._pumped = asyncio.get_running_loop().time()
         if self._draining or self._link is None or not self._link.connected:
             return
         for found in self._backlog.place():
@@ -280,6 +300,9 @@ class Cluster:
             work.worker, work.part = found.worker, found.part
             self._idle.clear()
             self._sender.send(work, self.presence.addresses[found.worker])
+        self._sender.post()
+        if self._backlog.again_s is not None:
+            asyncio.get_running_loop().call_later(self._backlog.again_s, self._pump_soon)
         if len(self._backlog):
             self._link.nudge()
 

@@ -29,6 +29,10 @@ class Link(Protocol):
         """Whether the scheduler can be reached; if not, what Dask says of tasks means nothing."""
         ...
 
+    def heard(self, ticket: str) -> str | None:
+        """Return what a worker said aloud that a task came to, once; ``None`` if nothing was heard."""
+        ...
+
     def future(self, ticket: str) -> Any:
         """Return the future of a task that the scheduler has, sent by an earlier controller of the run."""
         ...

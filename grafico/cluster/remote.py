@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from distributed.utils import silence_logging_cmgr
 
 from grafico.calculations import Json
 from grafico.cluster.certificates import security, tls_paths
@@ -53,15 +56,17 @@ async def remote_cluster(profile: Profile, run_root: Path, say: Callable[[str], 
     try:
         remember(run_root, connection)
         cluster = Cluster(connection.profile, connection.expected, run_root)
-        async with Remote(connection, cluster, run_root, say) as remote:
-            cluster.connect(remote, remote.left)
-            try:
-                yield cluster
-            except StaleController:
-                kept = True
-                raise
-            finally:
-                await (cluster.leave() if kept else cluster.kill())
+        # What Dask has to say of a connection that breaks, people are told in our words.
+        with silence_logging_cmgr(logging.CRITICAL):
+            async with Remote(connection, cluster, run_root, say) as remote:
+                cluster.connect(remote, remote.left)
+                try:
+                    yield cluster
+                except StaleController:
+                    kept = True
+                    raise
+                finally:
+                    await (cluster.leave() if kept else cluster.kill())
     finally:
         if own and not kept:
             with contextlib.suppress(GraficoError):

@@ -81,6 +81,7 @@ class Sender:
         self._finished = finished
         self._failed = failed
         self._watches: set[asyncio.Task[None]] = set()
+        self._outbox: dict[tuple[str, frozenset[tuple[str, int]], str], list[Work]] = {}
         self._left: dict[Attempt, tuple[str, str]] = {}
         """What an earlier controller of the run had sent and nobody has asked for yet: ticket and worker."""
 
@@ -93,26 +94,37 @@ class Sender:
                 self._left[about] = (ticket, worker)
 
     def send(self, work: Work, address: str) -> None:
-        """Send an attempt to the worker that it was given."""
+        """Put an attempt into the post for the worker that it was given; :meth:`post` sends it."""
         assert self.link is not None
         work.sent += 1
         work.ticket = ticket_name(work.task, self._run, work.sent)
         # Workers that were started from here find what is found here.
         code = code_of(work.task.reference) if self.link.standing else NOTHING
-        work.future = self.link.client.submit(
-            execute,
-            work.ticket,
-            work.task.model_dump_json(),
-            str(self._paths.root),
-            code.model_dump_json() if code else "",
-            key=work.ticket,
-            workers=[address],
-            allow_other_workers=False,
-            resources=work.part,
-            retries=0,
-            pure=False,
-        )
-        self._begin_watch(work, time.time())
+        place = (address, frozenset(work.part.items()), code.model_dump_json() if code else "")
+        self._outbox.setdefault(place, []).append(work)
+
+    def post(self) -> None:
+        """Send what is in the post: attempts of one kind for one worker together, which costs about as much as one."""
+        assert self.link is not None
+        outbox, self._outbox = self._outbox, {}
+        now = time.time()
+        for (address, part, code), works in outbox.items():
+            futures = self.link.client.map(
+                execute,
+                [work.ticket for work in works],
+                [work.task.model_dump_json() for work in works],
+                run=str(self._paths.root),
+                code=code,
+                key=[work.ticket for work in works],
+                workers=[address],
+                allow_other_workers=False,
+                resources=dict(part),
+                retries=0,
+                pure=False,
+            )
+            for work, future in zip(works, futures, strict=True):
+                work.future = future
+                self._begin_watch(work, now)
 
     def adopt(self, work: Work) -> bool:
         """Take over what an earlier controller of the run had sent: the same attempt goes on, another one ends."""
@@ -165,7 +177,7 @@ class Sender:
         try:
             while True:
                 try:
-                    reply = Reply.model_validate_json(await work.future)
+                    reply = Reply.model_validate_json(await self._reply(work))
                     seconds = reply.seconds or None
                     outcome = await self._answer(work, reply)
                     break
@@ -180,6 +192,16 @@ class Sender:
         except Exception as error:  # noqa: BLE001 - a fault of the machinery: the caller is told
             self._failed(work, error)
         self._end_watch(work, outcome, seconds)
+
+    async def _reply(self, work: Work) -> str:
+        """Wait until a task is done, and return what it returned: as its worker said it, or else fetched from there."""
+        assert self.link is not None
+        await work.future._state.wait()  # noqa: SLF001 - the public way fetches the result in a message of its own
+        heard = self.link.heard(work.ticket)
+        if heard is not None and work.future.status == "finished":
+            return heard
+        text: str = await work.future
+        return text
 
     def _end_watch(self, work: Work, outcome: Outcome[Any] | None, seconds: float | None) -> None:
         if work.future is not None:
