@@ -39,6 +39,8 @@ class Controller:
     heard: float
     pending: tuple[Pending, ...] = ()
     status: Json = field(default_factory=dict)
+    told: bool = False
+    """Whether it knows that the cluster ends."""
 
 
 class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no types
@@ -133,6 +135,7 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         waits = tuple(Pending.model_validate(each) for each in pending)
         if bool(waits) != bool(controller.pending):
             self.news.set()
+        controller.told = bool(self.stopping)
         controller.pending, controller.status, controller.heard = waits, status, time.monotonic()
         self._forget()
         return {
@@ -199,6 +202,13 @@ class Exchange(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         return {controller.run: controller.status for controller in self._controllers.values()}
 
     # -- what the server reads -------------------------------------------------------------------------------------
+
+    async def tell(self, seconds: float) -> None:
+        """Wait until all controllers have asked, and know that the cluster ends."""
+        deadline = time.monotonic() + seconds
+        # Each asks about once a second.
+        while not all(c.told for c in self._controllers.values()) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
     def idle_s(self) -> float:
         """Return for how many seconds there has been neither a controller nor anything that runs."""

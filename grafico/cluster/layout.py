@@ -92,8 +92,8 @@ def lay_out(profile: Profile) -> tuple[WorkerSpec, ...]:
     Raises
     ------
     ProfileError
-        The machine lacks what the profile asks for; or nobody can tell from here what it will have: the nodes of an
-        allocation are seen only inside it, and a cluster that is up tells itself.
+        The machine lacks what the profile asks for; no cluster is up that it connects to; or nobody can tell from
+        here what it will have: the nodes of an allocation are seen only inside it.
     """
     if profile.kind == "connect":
         from grafico.cluster.connection import find_connection

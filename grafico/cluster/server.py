@@ -32,6 +32,9 @@ LOOPBACK = "127.0.0.1"
 TURN_S = 1.0
 """How often the fleet is asked to look at what waits."""
 
+TELL_S = 3.0
+"""Controllers have so long to hear why the cluster ends; they ask about once a second."""
+
 SETTLE_S = 0.1
 """So long after news, so that one look serves several."""
 
@@ -104,6 +107,7 @@ async def _serve(place: ClusterFolder, ready: Callable[[Connection], None]) -> i
         finally:
             exchange.stopping = exchange.stopping or stop.why or "the server ends"
             # First, so that no controller takes what ends now for lost.
+            await exchange.tell(TELL_S)
             for comm in list(scheduler.client_comms.values()):
                 comm.abort()
             await fleet.close()

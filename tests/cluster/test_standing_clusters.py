@@ -102,6 +102,7 @@ def test_a_killed_server_leaves_nothing_behind_and_the_run_goes_on_once_it_is_up
     helpers.wait_until(lambda: not helpers.marked(grafico.tag), 10, "the end of hosts, workers and calculations")
     _, _, err = grafico.end(run, 4)
     assert "the cluster 'c' is gone" in err
+    assert "Traceback" not in err
     assert "grafico resume" in err
     assert "killed or crashed" in grafico.call("cluster", "status", "c")[1]
     assert "is not up" in grafico.call("resume", "last", "-q", expect=2)[2]

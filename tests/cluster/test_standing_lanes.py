@@ -182,10 +182,8 @@ def test_what_ended_while_no_controller_was_there_is_not_computed_again(profile,
 
 
 @pytest.mark.parametrize("victim", ["host", "worker"])
-def test_a_host_that_ends_in_order_costs_no_attempt_and_a_lost_worker_does(
-    victim, on_shared, task, paths, tmp_path, server
-):
-    mark = tmp_path / "pid"
+def test_a_host_that_ends_in_order_costs_no_attempt_and_a_lost_worker_does(victim, on_shared, task, paths, server):
+    mark = paths.root / "pid"
 
     async def use(cluster):
         lane = asyncio.create_task(cluster.run(task(cases.sleep, Number(value=5, seconds=3, file=str(mark)))))
