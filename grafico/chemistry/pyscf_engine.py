@@ -57,11 +57,9 @@ def build_engine(atoms: ConceptualAtoms, level: Level, ctx: WorkContext) -> Engi
         mean_field = _build_mean_field(molecule, level, ctx)
     except (BadInput, KeyError, ValueError, RuntimeError) as error:
         raise CalculationError(FailureKind.BAD_INPUT, f"PySCF cannot set up {level.label}: {error}") from error
-    on_gpu = ctx.device == "gpu" and _gpu_is_real(ctx)
-    if ctx.device == "gpu" and not on_gpu:
-        sys.stdout.write("this slot's GPU is simulated, or cupy or gpu4pyscf cannot use it: computed on CPUs\n")
-    if on_gpu:
-        mean_field = mean_field.to_gpu()
+    on_gpu = False
+    if ctx.device == "gpu":
+        mean_field, on_gpu = _to_gpu(mean_field, ctx)
     if ctx.settings.get("newton"):
         mean_field = mean_field.newton()
     return Engine(molecule, mean_field, on_gpu)
@@ -154,18 +152,23 @@ def _attach_solvent(mean_field: Any, level: Level) -> Any:
     return mean_field
 
 
-def _gpu_is_real(ctx: WorkContext) -> bool:
-    """Whether this process can reach a GPU; a simulated one runs on the CPU."""
+def _to_gpu(mean_field: Any, ctx: WorkContext) -> tuple[Any, bool]:
+    """Return the mean field on this process's GPU; as it was where there is none (a simulated one) or it cannot be."""
     cupy = usable_cupy()
     if cupy is None:
-        return False
+        sys.stdout.write("this slot's GPU is simulated, or cupy sees none: computed on CPUs\n")
+        return mean_field, False
     try:
         gpu4pyscf = require("gpu4pyscf", extra="gpu12")
-    except BadInput:
-        return False
+        # It sets limits of its own when it is imported, which may have been just now.
+        bound_gpu_memory(ctx.gpu_memory_mib)
+        moved = mean_field.to_gpu()
+    except (BadInput, ImportError, AttributeError, NotImplementedError) as error:
+        # It is not installed, or PySCF has this model (ddCOSMO) and it has not.
+        sys.stdout.write(f"gpu4pyscf cannot do this: computed on CPUs ({type(error).__name__}: {error})\n")
+        return mean_field, False
     ctx.used(gpu4pyscf=gpu4pyscf.__version__, cupy=cupy.__version__)
-    # It sets limits of its own when it is imported, which may have been just now.
-    return bound_gpu_memory(ctx.gpu_memory_mib)
+    return moved, True
 
 
 def run_scf(engine: Engine, ctx: WorkContext) -> Any:

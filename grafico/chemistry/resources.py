@@ -58,7 +58,7 @@ def dft_resources(
     """Return what a calculation needs: a GPU slot where it pays, memory and walltime by the number of basis functions."""
     n = basis_functions(atoms, level.basis)
     placement: Literal["none", "slot", "exclusive"]
-    placement = gpu if gpu != "auto" else ("slot" if n >= GPU_FROM else "none")
+    placement = gpu if gpu != "auto" else ("slot" if _pays(n, level) else "none")
     three_index = n * n / 2 * 4 * n * 8 / 2**20
     memory = 1200.0 + (1.5 * three_index if level.density_fit else min(n**4 / 8 * 8 / 2**20, 4000.0))
     surface = _surface_memory(atoms, level)
@@ -86,7 +86,12 @@ def typical_seconds(atoms: ConceptualAtoms, level: Level, kind: Kind, *, gpu: Gp
     """Return about how long a calculation takes, s: within a factor of three as a rule, for planning only."""
     n = basis_functions(atoms, level.basis)
     seconds = _seconds(n, level, kind)
-    return seconds if gpu == "none" or (gpu == "auto" and n < GPU_FROM) else seconds / _GPU_FASTER
+    return seconds if gpu == "none" or (gpu == "auto" and not _pays(n, level)) else seconds / _GPU_FASTER
+
+
+def _pays(n: int, level: Level) -> bool:
+    """Whether a GPU is worth it: gpu4pyscf has C-PCM and SMD, and no ddCOSMO."""
+    return n >= GPU_FROM and (level.solvent is None or level.solvent.model != "ddcosmo")
 
 
 def _seconds(n: int, level: Level, kind: Kind) -> float:

@@ -8,8 +8,8 @@ from grafico.calculations import ArtifactRef, CalculationError, FailureKind, Res
 from grafico.chemistry.calculations.optimization import OptimizationInput, optimization
 from grafico.chemistry.calculations.single_point import SinglePointInput, single_point
 from grafico.chemistry.quantum_chemistry import QCRequest
-from grafico.chemistry.request import Level, MoleculeInput
-from grafico.chemistry.resources import LADDER
+from grafico.chemistry.request import Level, MoleculeInput, Solvent
+from grafico.chemistry.resources import LADDER, dft_resources
 
 FORMALDEHYDE = "C 0 0 -0.53\nO 0 0 0.676\nH 0 0.937 -1.115\nH 0 -0.937 -1.115"
 STO = Level(method="hf", basis="sto-3g")
@@ -165,3 +165,13 @@ def test_a_wavefunction_of_another_spin_is_passed_over(work):
     singlet = stretched.model_copy(update={"multiplicity": 1})
     energy(singlet, STO, ctx)
     assert ctx.reused_hints == []
+
+
+def test_a_gpu_is_asked_for_where_it_pays_and_can_do_it():
+    atoms = ConceptualAtoms(symbols=("C",) * 6, positions=tuple((1.5 * n, 0.0, 0.0) for n in range(6)))
+    large = Level(basis="def2-tzvp", density_fit=True)
+    assert dft_resources(atoms, large, "single_point").gpu == "slot"
+    assert dft_resources(atoms, Level(basis="sto-3g"), "single_point").gpu == "none"
+    for model, gpu in (("smd", "slot"), ("ddcosmo", "none")):
+        solvated = large.model_copy(update={"solvent": Solvent(name="water", model=model)})
+        assert dft_resources(atoms, solvated, "single_point").gpu == gpu

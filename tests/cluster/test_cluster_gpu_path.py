@@ -57,3 +57,27 @@ def test_without_a_gpu_the_benchmark_says_so():
     assert done.returncode == 2
     assert "there is no GPU here" in done.stderr
     assert "nothing was measured" in done.stderr
+
+
+SINGLE_POINT = """
+from pathlib import Path
+from grafico.calculations import WorkContext
+from grafico.chemistry.calculations.single_point import SinglePointInput, single_point
+from grafico.chemistry.molecules import resolve_molecule
+from grafico.chemistry.request import Level, MoleculeInput
+from grafico.graphs import FolderArtifacts
+
+here = Path({folder!r})
+atoms = resolve_molecule(MoleculeInput(xyz="H 0 0 0\\nH 0 0 0.74"))
+ctx = WorkContext(artifacts=FolderArtifacts(here), scratch=here, device="gpu", gpu_memory_mib=1000)
+value = SinglePointInput(atoms=atoms, level=Level(method="hf", basis="sto-3g"))
+print("energy", single_point.function(value, ctx).electronic.energy, sorted(ctx.versions))
+"""
+
+
+def test_what_gpu4pyscf_does_not_have_is_computed_on_cpus_and_says_so(tmp_path):
+    done = pretend("-c", SINGLE_POINT.format(folder=str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert "gpu4pyscf cannot do this: computed on CPUs (ModuleNotFoundError" in done.stdout
+    assert "energy -1.1167" in done.stdout
+    assert "['pyscf']" in done.stdout
