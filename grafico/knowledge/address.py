@@ -5,7 +5,8 @@ An address is one line of text, so that a job file, an option or ``$GRAFICO_KB``
 - ``https://host/dataset``: queries go to ``…/query``, updates to ``…/update`` (Fuseki, Oxigraph server);
 - ``https://host/path/sparql``: both go there (Blazegraph, Virtuoso);
 - ``https://host/path/query``: updates go to its sibling ``…/update``;
-- ``https://host/repositories/kb#query=&update=kb/statements``: said by hand, relative to the address (GraphDB).
+- ``https://host/repositories/kb#query=&update=kb/statements``: said by hand, relative to the address (GraphDB);
+- ``https://host/sparql#updates=form``: updates are sent as a form, as queries are (Virtuoso before 7.2.6).
 """
 
 import ipaddress
@@ -27,6 +28,7 @@ class Address:
     url: str
     query_url: str
     update_url: str
+    updates_as_form: bool = False
 
     def __str__(self) -> str:
         return self.url
@@ -72,15 +74,21 @@ def read_address(text: str) -> Address:
     if any(ord(sign) <= 0x20 or sign in '<>"{}|\\^`' for sign in base):
         raise BadInput(f"an address has signs that no address may have: {_shown(text)}", hint=_FORMS)
     query_url, update_url = _derived(base.rstrip("/"))
+    as_form = False
     for name, value in parse_qsl(fragment, keep_blank_values=True):
+        if (name, value) == ("updates", "form"):
+            as_form = True
+            continue
         if name not in ("query", "update"):
-            raise BadInput(f"what follows # in an address may be query= and update=, not {name!r}", hint=_FORMS)
+            raise BadInput(
+                f"what follows # in an address may be query=, update= and updates=form, not {name!r}", hint=_FORMS
+            )
         given = urljoin(base, value) if value else base
         if name == "query":
             query_url = _same_kind(given, base)
         else:
             update_url = _same_kind(given, base)
-    return Address(text.strip(), query_url, update_url)
+    return Address(text.strip(), query_url, update_url, as_form)
 
 
 _FORMS = "an address reads like https://host/dataset or https://host/path/sparql#update=/path/to/update"

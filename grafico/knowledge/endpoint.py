@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
+from urllib.parse import urlencode
 
 from grafico.errors import KnowledgeError
 from grafico.knowledge.address import Address, credentials
@@ -65,14 +66,10 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self.address.url!r})"
 
-    def ask(self, query: str) -> bool:
-        """Return the answer to an ASK query."""
-        import pyoxigraph
-
-        answer = self._parsed(query, lambda file: pyoxigraph.parse_query_results(file, _json()))
-        if not isinstance(answer, pyoxigraph.QueryBoolean):
-            raise KnowledgeError(f"{self.address} answered something else than yes or no; is it a SPARQL 1.1 endpoint?")
-        return bool(answer)
+    def ask(self, pattern: str) -> bool:
+        """Return whether a pattern, as in ``{ ?s ?p ?o }``, is found."""
+        # Not ASK: some servers answer it in a form of their own.
+        return bool(self.select(f"SELECT (1 AS ?found) {pattern} LIMIT 1"))
 
     def select(self, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a SELECT query as pyoxigraph terms, all of them."""
@@ -164,11 +161,16 @@ class Endpoint:
         }
         if self._credentials is not None:
             headers["Authorization"] = self._credentials.header
+        body = text.encode()
+        if kind == "query" or self.address.updates_as_form:
+            # All servers take forms; some limit their size, and updates can be large.
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            body = urlencode({kind: text}).encode()
         try:
             return self._pool.request(
                 "POST",
                 url,
-                body=text.encode(),
+                body=body,
                 headers=headers,
                 timeout=Timeout(connect=min(CONNECT_S, left), read=left),
                 preload_content=False,

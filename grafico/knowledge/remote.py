@@ -190,7 +190,7 @@ class RemoteKnowledgeBase(Reader):
             try:
                 self._graphs.update(graph, added, [raw.get(quad, quad) for quad in removed], condition)
                 doubt = None
-                if stamp is None or self._endpoint.ask(f"ASK {{ {unchanged(graph, COMMITTED, stamp)} }}"):
+                if stamp is None or self._endpoint.ask(f"{{ {unchanged(graph, COMMITTED, stamp)} }}"):
                     return counts
             except Uncertain as error:
                 doubt = error

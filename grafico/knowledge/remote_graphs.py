@@ -84,9 +84,11 @@ class RemoteGraphs:
         """Return the cells of lists, each with the subjects and predicates that refer to it."""
         values = " ".join(map(iri_term, sorted(heads)))
         found: dict[str, tuple[set[tuple[Any, Any]], set[tuple[str, str]]]] = {}
-        path = f"VALUES ?h {{ {values} }} GRAPH {iri_term(graph)} {{ ?h {iri_term(RDF + 'rest')}* ?s . ?s ?p ?o }}"
-        for cell, predicate, value in self._endpoint.select(f"SELECT DISTINCT ?s ?p ?o {{ {path} }}"):
-            found.setdefault(cell.value, (set(), set()))[0].add((predicate, value))
+        first = f"VALUES ?s {{ {values} }} GRAPH {iri_term(graph)} {{ ?s ?p ?o }}"
+        later = f"VALUES ?h {{ {values} }} GRAPH {iri_term(graph)} {{ ?h {iri_term(RDF + 'rest')}+ ?s . ?s ?p ?o }}"
+        for pattern in (first, later):
+            for cell, predicate, value in self._endpoint.select(f"SELECT DISTINCT ?s ?p ?o {{ {pattern} }}"):
+                found.setdefault(cell.value, (set(), set()))[0].add((predicate, value))
         cells = sorted(found)
         for start in range(0, len(cells), BATCH):
             some = " ".join(map(iri_term, cells[start : start + BATCH]))
@@ -143,16 +145,16 @@ class RemoteGraphs:
         """Return whether queries see only what is in the default graph, so that the merge must be kept there."""
         if self._apart is None:
             mark = f"{iri_term(MARKER)} a {iri_term(GRAFICO + 'Store')}"
-            if not self._endpoint.ask(f"ASK {{ GRAPH {iri_term(MARKER)} {{ {mark} }} }}"):
+            if not self._endpoint.ask(f"{{ GRAPH {iri_term(MARKER)} {{ {mark} }} }}"):
                 self._endpoint.update(f"INSERT DATA {{ GRAPH {iri_term(MARKER)} {{ {mark} }} }}")
-            self._apart = not self._endpoint.ask(f"ASK {{ {mark} }}")
+            self._apart = not self._endpoint.ask(f"{{ {mark} }}")
         return self._apart
 
     def _add_schema(self, quads: Collection[Any]) -> None:
         # Named by its content, so it may come before what it describes.
         names = {quad.graph_name for quad in quads} - self._schemas
         for name in names:
-            if not self._endpoint.ask(f"ASK {{ GRAPH {name} {{ ?s ?p ?o }} }}"):
+            if not self._endpoint.ask(f"{{ GRAPH {name} {{ ?s ?p ?o }} }}"):
                 self.update(name.value, [quad for quad in quads if quad.graph_name == name], [], "")
             self._schemas.add(name)
 

@@ -57,11 +57,10 @@ class RemoteView:
             del self._mentioned[one]
         wanted = [check_iri(subject), *more]
         lists = [one for one in wanted if one.startswith(LISTS)]
-        things = [one for one in wanted if not one.startswith(LISTS)]
-        if things:
-            self._ask(f"VALUES ?s {{ {_terms(things)} }}", "?s ?p ?o")
+        self._ask(f"VALUES ?s {{ {_terms(wanted)} }}", "?s ?p ?o")
         if lists:
-            self._ask(f"VALUES ?h {{ {_terms(lists)} }}", f"?h {iri_term(RDF + 'rest')}* ?s . ?s ?p ?o")
+            # Not rest*: servers differ on paths of no length.
+            self._ask(f"VALUES ?h {{ {_terms(lists)} }}", f"?h {iri_term(RDF + 'rest')}+ ?s . ?s ?p ?o")
         self._here.update(wanted)
 
     def _ask(self, values: str, pattern: str) -> None:

@@ -146,6 +146,13 @@ def test_half_of_a_password_is_told(nobody, monkeypatch):
         open_store("https://kb.example.org/ds")
 
 
+def test_updates_are_sent_as_a_form_where_the_address_says_so(server, nobody):
+    with answering(passing_on(server)) as (url, asked):
+        RemoteKnowledgeBase(f"{url}#updates=form").persist(Named(name="é+&=%"))
+        assert RemoteKnowledgeBase(url).fetch(Named(name="é+&=%").iri).name == "é+&=%"
+    assert {headers["Content-Type"] for _, _, headers, _ in asked} == {"application/x-www-form-urlencoded"}
+
+
 def test_a_redirect_is_not_followed_with_the_password(password):
     with answering(lambda h, _: reply(h, 200, EMPTY)) as (elsewhere, stolen):
 
