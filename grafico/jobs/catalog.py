@@ -43,6 +43,7 @@ _EXTRAS = {
     **dict.fromkeys(("litellm",), "llm"),
     **dict.fromkeys(("pormake", "pyzeo"), "mof"),
     **dict.fromkeys(("bokeh",), "dashboard"),
+    **dict.fromkeys(("pyarrow",), "parquet"),
     **dict.fromkeys(("cupy", "gpu4pyscf"), "gpu12"),
 }
 
