@@ -7,7 +7,7 @@ from walking import Number, square, walk
 
 from grafico.calculations import Failure, Outcome
 from grafico.errors import BadInput
-from grafico.graphs import Context, End, Graph, GraphState, MemoryRecorder, Members, Node
+from grafico.graphs import Context, End, Graph, GraphState, Members, MemoryRecorder, Node
 
 
 @dataclass(kw_only=True)
