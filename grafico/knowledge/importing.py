@@ -79,11 +79,16 @@ def import_quads(
     names = sorted({quad.graph_name.value for quad in found})
     graphs = [name for name in names if not name.startswith(SCHEMA)]
     _check_schemas(found, source)
-    _check_held(knowledge, found, graphs, source)
+    held = _check_held(knowledge, found, graphs, source)
+    files = artifacts or {}
+    if len(held) == len(graphs) and all(_is_here(knowledge, ref) for ref in files):
+        return Imported(source=source, graphs=tuple(graphs), triples=len(found), added=0, artifacts=len(files))
+    # What a run folder holds already stays its own: a copy would speak for it when the store is made anew.
+    kept = [quad for quad in found if len(held) == len(graphs) or quad.graph_name.value not in held]
     home = Path(knowledge.folder) if hasattr(knowledge, "folder") else default_folder()
     folder = home / "imports" / digest[:32]
     fresh = not folder.exists()
-    _write(folder, "".join(sorted(f"{quad} .\n" for quad in found)), artifacts or {})
+    _write(folder, "".join(sorted(f"{quad} .\n" for quad in kept)), files)
     try:
         loaded = knowledge.load_run(folder / "knowledge.nq")
     except BaseException:
@@ -95,7 +100,7 @@ def import_quads(
         graphs=tuple(graphs),
         triples=len(found),
         added=loaded.added,
-        artifacts=len(artifacts or {}),
+        artifacts=len(files),
     )
 
 
@@ -168,7 +173,16 @@ def _literal(value: Any) -> str:
     return literal_term(value.value, None if datatype.endswith("#string") else datatype)
 
 
-def _check_held(knowledge: Any, quads: set[Any], graphs: list[str], source: str) -> None:
+def _is_here(knowledge: Any, ref: ArtifactRef) -> bool:
+    try:
+        knowledge.read_artifact(ref)
+    except KnowledgeError:
+        return False
+    return True
+
+
+def _check_held(knowledge: Any, quads: set[Any], graphs: list[str], source: str) -> list[str]:
+    """Return which graphs the store holds already, all of them with what the source says."""
     from grafico.knowledge.query import Term
 
     held = [
@@ -177,7 +191,7 @@ def _check_held(knowledge: Any, quads: set[Any], graphs: list[str], source: str)
         if knowledge.query("ASK { GRAPH ?g { ?s ?p ?o } }", bind={"g": Term(type="uri", value=name)}).boolean
     ]
     if not held:
-        return
+        return []
     there = _stored(_parsed(knowledge.dump().encode()), held)
     came = _stored(quads, held)
     for name in held:
@@ -187,6 +201,7 @@ def _check_held(knowledge: Any, quads: set[Any], graphs: list[str], source: str)
                 f"({len(came[name] - there[name])} triples more, {len(there[name] - came[name])} fewer)",
                 hint="import it into a store of its own with --store; `grafico kb rebuild` loads run folders anew",
             )
+    return held
 
 
 def _parsed(data: bytes) -> Iterable[Any]:

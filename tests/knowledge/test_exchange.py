@@ -10,7 +10,7 @@ from test_entity_round_trips import assert_same, graphs
 from typer.testing import CliRunner
 
 from grafico.cli.main import app
-from grafico.errors import Conflict, QueryError
+from grafico.errors import Conflict, KnowledgeError, QueryError
 from grafico.knowledge import KnowledgeBase, RunKnowledge, describe, n_quads, validate
 from grafico.knowledge.formats import FORMATS, export_rdf, format_called, format_of
 from grafico.knowledge.importing import import_file, read_rdf
@@ -233,3 +233,29 @@ def test_the_process_that_reads_gives_what_reading_here_gives():
     text = b"<urn:a:b> <urn:b:c> [ <urn:c:d> 'x'@en, 1.0, '''a\nb''' ] ."
     here = {str(quad) for quad in _in_process(text, "turtle")}
     assert {str(quad) for quad in read_rdf(text, FORMATS["turtle"], "-a test")} == here
+
+
+def test_what_a_run_folder_holds_stays_its_own(filled, knowledge, tmp_path):
+    run, _ = filled
+    file, more = tmp_path / "run.nq", tmp_path / "more.nq"
+    file.write_bytes(export_rdf(knowledge.dump(), FORMATS["n-quads"]))
+    assert import_file(knowledge, file).added == 0
+    more.write_bytes(file.read_bytes() + b"<urn:a:b> <urn:b:c> <urn:c:d> <urn:d:e> .\n")
+    assert import_file(knowledge, more).added == 1
+    # The run goes on; an old copy of it does not come back when the store is made anew.
+    run.persist_now([Named(name="later")])
+    before = knowledge.dump()
+    assert knowledge.rebuild().problems == ()
+    assert knowledge.dump() == before
+    assert "later" in before
+
+
+def test_classes_of_other_vocabularies_are_kept_shown_and_told(empty, tmp_path):
+    file = tmp_path / "people.ttl"
+    file.write_text("<https://example.org/ada> a <http://xmlns.com/foaf/0.1/Person> .")
+    import_file(empty, file)
+    found = validate(empty)
+    assert (found.violations, found.unknown) == ((), ("http://xmlns.com/foaf/0.1/Person",))
+    assert "foaf/0.1/Person" in kb("show", "https://example.org/ada", store=empty.folder).stdout
+    with pytest.raises(KnowledgeError, match="of a class that is not known here"):
+        empty.fetch("https://example.org/ada")
