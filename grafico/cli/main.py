@@ -20,8 +20,8 @@ computed again.
 EPILOG = """Exit codes: 0 all done · 2 usage or bad input · 3 finished, with failed lanes · 4 the run failed ·
 130 interrupted, `grafico resume` goes on.
 
-Environment: GRAFICO_RUNS is the folder of runs, GRAFICO_KB that of the knowledge base; GRAFICO_DEBUG=1 shows tracebacks;
-NO_COLOR turns colors off.
+Environment: GRAFICO_RUNS is the folder of runs, GRAFICO_KB that of the knowledge base, GRAFICO_CLUSTERS that of
+clusters that stay up; GRAFICO_DEBUG=1 shows tracebacks; NO_COLOR turns colors off.
 """
 
 app = typer.Typer(

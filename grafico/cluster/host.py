@@ -146,7 +146,8 @@ class Host:
             await asyncio.gather(*(worker.start() for worker in self._workers.values()))
             try:
                 reason = await self._watch(remote, told)
-                sys.stdout.write(f"ends: {reason or 'the cluster has ended'}\n")
+                if not self._code:
+                    sys.stdout.write(f"ends: {reason or 'the cluster has ended'}\n")
                 if reason:
                     with contextlib.suppress(OSError):
                         await asyncio.wait_for(
@@ -168,6 +169,10 @@ class Host:
                 return f"Slurm job {job} was told to end" if job else "its host was told to end"
             if ends_at is not None and time.time() > ends_at - LAST_S:
                 return f"the time of Slurm job {job} is over"
+            if len(self._given_up) == len(self._workers):
+                self._code = 1
+                sys.stdout.write(f"no worker starts here: {next(iter(self._given_up.values()))}\n")
+                return ""
             try:
                 stopping = await asyncio.wait_for(self._turn(remote), ANSWER_S)
                 heard = time.monotonic()
@@ -176,9 +181,6 @@ class Host:
                     return ""
                 continue
             if stopping:
-                return ""
-            if len(self._given_up) == len(self._workers):
-                self._code = 1
                 return ""
 
     async def _turn(self, remote: Any) -> str:

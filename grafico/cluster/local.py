@@ -106,7 +106,8 @@ class LocalFleet:
             failed = 0 if self._came_up else failed + 1
             self._problem = f"the host ended with status {code} after {time.monotonic() - began:.0f} s: {self._words()}"
             if failed >= TOO_MANY or (code == 1 and not self._came_up):
-                self._hopeless = True  # its workers have been tried again and again already
+                # Its workers have been tried again and again already.
+                self._hopeless, self._problem = True, self._words()
                 return
             await asyncio.sleep(0.2 * failed)
             await self._launch()

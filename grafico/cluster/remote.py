@@ -140,6 +140,10 @@ class Remote:
             )
         for each in noted:
             self._say(f"note: the cluster {self.connection.name!r} has other engines: {each}; its own are used")
+        if not self.connection.tls:
+            self._say(
+                f"note: the cluster {self.connection.name!r} has no security: whoever reaches it can run code as you"
+            )
         await self._connect()
         try:
             self.left = await self._join()

@@ -13,7 +13,7 @@ from standing import PROFILE
 
 from grafico.cluster import Profile, open_cluster
 from grafico.cluster.lifecycle import ask, start_server, stop_server
-from grafico.errors import ClusterLost
+from grafico.errors import ClusterLost, ProfileError
 from grafico.runs import RunPaths, read_starts
 
 
@@ -217,6 +217,25 @@ def test_a_calculation_that_is_ended_with_all_of_its_job_costs_no_attempt(on_sha
 
     assert on_shared(use).ok
     assert len(read_starts(paths)) == 2
+
+
+def test_workers_that_do_not_start_end_the_run_with_what_they_said(task, paths, tmp_path):
+    pool = {"name": "cpu", "cpus": 1, "memory_mib": 4000, "environment": {"PYTHONMALLOC": "none"}}
+    connection = start_server(Profile.model_validate({"name": "ill", "pools": [pool]}), tmp_path / "ill")
+    said: list[str] = []
+
+    async def main():
+        joined = Profile(kind="connect", connect=connection.folder)
+        async with open_cluster(joined, paths.root, say=said.append) as cluster:
+            outcome = await cluster.run(task(cases.double, Number()))
+            raise AssertionError(outcome)
+
+    try:
+        with pytest.raises(ProfileError, match=r"no hosts for pool 'cpu'.*no worker starts here"):
+            asyncio.run(main())
+    finally:
+        stop_server(connection)
+    assert any("waiting for a worker: pool cpu" in line for line in said)
 
 
 def test_the_end_of_the_cluster_is_an_error_and_no_outcome(task, paths, tmp_path):
