@@ -14,11 +14,9 @@ _UNITS = {
     "kJ/mol": UNIT + "KiloJ-PER-MOL",
     "J/(mol K)": UNIT + "J-PER-MOL-K",
     "Å": UNIT + "ANGSTROM",
-    "Å²": UNIT + "ANGSTROM2",
     "Å³": UNIT + "ANGSTROM3",
     "nm": UNIT + "NanoM",
     "1/cm": UNIT + "PER-CentiM",
-    "L/(mol cm)": UNIT + "L-PER-MOL-CentiM",
     "K": UNIT + "K",
     "Pa": UNIT + "PA",
     "s": UNIT + "SEC",
@@ -27,8 +25,10 @@ _UNITS = {
     "MiB": UNIT + "MebiBYTE",
     "B": UNIT + "BYTE",
     "1": UNIT + "UNITLESS",
-    # QUDT has no debye and no atomic unit of the electric dipole.
-    "D": GRAFICO + "Debye",
+    "D": UNIT + "DEBYE",
+    # QUDT 3 has none of these.
+    "Å²": GRAFICO + "SquareAngstrom",
+    "L/(mol cm)": GRAFICO + "LiterPerMoleCentimeter",
     "e a0": GRAFICO + "AtomicUnitOfElectricDipole",
 }
 
