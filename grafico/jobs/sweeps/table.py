@@ -117,8 +117,8 @@ class SweepTable:
             pyarrow is not installed.
         """
         try:
-            import pyarrow  # type: ignore[import-not-found, unused-ignore]
-            from pyarrow import parquet  # type: ignore[import-not-found, unused-ignore]
+            import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+            from pyarrow import parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
         except ImportError:
             raise MissingExtra("pyarrow is not installed", hint='pip install "grafico[parquet]"') from None
         columns = {name: _column([row.get(name) for row in self.rows]) for name in self.columns}
