@@ -1,8 +1,7 @@
 """`grafico ask` and `grafico mcp`: sentences into jobs, and graphs as tools for agents."""
 
-import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,8 +62,12 @@ def ask(
         _show_prompts(text, as_json=as_json)
         return
     from grafico.agent.tool import Desk
+    from grafico.control.local import serving
+    from grafico.errors import BadInput
 
-    with _served(model, api_base) as which:
+    if not model:
+        raise BadInput("no language model is configured", hint=HOW)
+    with serving(model, api_base) as which:
         asked = asyncio.run(_read(text, _settings(which), cluster))
     if asked.question:
         if as_json:
@@ -87,26 +90,12 @@ def mcp(runs_dir: RunsFolder = Path("runs")) -> None:
     serve(runs_dir)
 
 
-@contextlib.contextmanager
-def _served(model: str | None, api_base: str | None) -> Iterator[dict[str, str | None]]:
-    """Serve a file of weights while it is asked."""
-    from grafico.control.local import KEY_VARIABLE, is_weights, local_server
-
-    if model is None or api_base is not None or not is_weights(model):
-        yield {"model": model, "api_base": api_base}
-        return
-    with local_server(Path(model)) as address:
-        yield {"model": "openai/local", "api_base": address, "key_variable": KEY_VARIABLE}
-
-
 def _settings(which: dict[str, str | None]) -> "ModelSettings":
     from pydantic import ValidationError
 
     from grafico.control import ModelSettings
     from grafico.errors import BadInput
 
-    if not which["model"]:
-        raise BadInput("no language model is configured", hint=HOW)
     try:
         return ModelSettings.model_validate(which)
     except ValidationError as error:

@@ -103,6 +103,26 @@ def soak(
         raise typer.Exit(1)
 
 
+@app.command()
+def routing(
+    *,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="GGUF file, or a name that litellm knows; may be given several times."),
+    ] = None,
+    api_base: Annotated[
+        str | None, typer.Option("--api-base", help="Address of an OpenAI-compatible server of your own.")
+    ] = None,
+    sentences: Annotated[
+        bool, typer.Option("--sentences", help="Measure how sentences become jobs, with and without gates.")
+    ] = False,
+    walks: Annotated[bool, typer.Option("--walks/--no-walks", help="Also walk whole tasks.")] = True,
+    as_json: JsonFlag = False,
+) -> None:
+    """Language models as routers: requests and tokens a task, and how often they and the rules are right."""
+    measure("routing", as_json=as_json, models=tuple(model or ()), api_base=api_base, sentences=sentences, walks=walks)
+
+
 @app.command("help")
 def help_(as_json: JsonFlag = False) -> None:
     """CPU time of `grafico --help`."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grafico.errors import BadInput, MissingExtra, ModelUnavailable
 
-__all__ = ["KEY_VARIABLE", "is_weights", "local_server"]
+__all__ = ["KEY_VARIABLE", "is_weights", "local_server", "serving"]
 
 SERVER = """
 import os, sys, threading
@@ -40,6 +40,29 @@ KEY_VARIABLE = "GRAFICO_LOCAL_MODEL_KEY"
 def is_weights(model: str) -> bool:
     """Return whether a model is named by a file of its weights."""
     return model.endswith(".gguf")
+
+
+@contextlib.contextmanager
+def serving(model: str, api_base: str | None = None) -> Iterator[dict[str, str | None]]:
+    """Yield the settings that name a model; a file of weights is served meanwhile.
+
+    Parameters
+    ----------
+    model
+        As litellm names it, or a GGUF file.
+    api_base
+        Address of a server that serves it already.
+
+    Raises
+    ------
+    MissingExtra, BadInput, ModelUnavailable
+        As :func:`local_server`.
+    """
+    if api_base is not None or not is_weights(model):
+        yield {"model": model, "api_base": api_base}
+        return
+    with local_server(Path(model)) as address:
+        yield {"model": "openai/local", "api_base": address, "key_variable": KEY_VARIABLE}
 
 
 @contextlib.contextmanager

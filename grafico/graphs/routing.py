@@ -129,7 +129,7 @@ def _without_router(fork: Fork) -> Choice | None:
     admissible = fork.admissible
     if not admissible:
         return _none_left(fork)
-    if len(admissible) > 1:
+    if len(admissible) > 1 or fork.walk.scope.limits.ask_forced:
         return None
     sole = admissible[0]
     if fork.plan.has_rule and sole.model_fields:

@@ -23,6 +23,8 @@ class Limits:
     """Lanes that one fan-out keeps open at once, where it does not say itself."""
     worker_lost_retries: int = 3
     """Attempts after a lost worker, for each calculation."""
+    ask_forced: bool = False
+    """Ask the router even where one successor is left; only to measure what forced edges save."""
 
 
 @dataclass(slots=True)
