@@ -51,7 +51,7 @@ SLURM_H100 = Profile(
         ),
         Pool(name="cpu", cpus=16, memory_mib=65_536, hosts=Scale(min=0, max=4)),
     ),
-    slurm=SlurmSettings(walltime="12:00:00"),
+    slurm=SlurmSettings(walltime="1-00:00:00"),
 )
 """GPU calculations go to the one pool, CPU calculations to the other, on one scheduler."""
 

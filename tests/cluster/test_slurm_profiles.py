@@ -131,7 +131,7 @@ def test_what_slurm_will_start_is_expected_at_its_largest(monkeypatch):
     gpu, cpu = workers[0], workers[-1]
     assert gpu.vram_mib == 81_559 - 3 * 512
     assert gpu.threads == 4
-    assert gpu.walltime_s == 12 * 3600
+    assert gpu.walltime_s == 24 * 3600
     assert (gpu.pin_cpus, gpu.mps) == (True, False)
     assert cpu.memory_mib == 65_536 - 512, "the workers themselves need some of what Slurm is asked for"
     assert len({w.gpu for w in workers if w.gpu}) == 8
