@@ -7,7 +7,7 @@ coordinate, a file or a result, and nothing that it writes is shown as an answer
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
@@ -15,13 +15,13 @@ from grafico.agent.grounding import kind_gates, wanted_gates
 from grafico.agent.wanted import KINDS, Kind, Molecule, Sentence, Wanted, compose
 from grafico.calculations import Json, Model
 from grafico.control.audit import AuditLog
-from grafico.control.client import ModelClient
 from grafico.control.prompt import Message, corrections
 from grafico.control.schemas import describe_schema
+from grafico.control.settings import ModelSettings
 from grafico.errors import BadInput
 from grafico.gates import Decision, Gate, Ruling
 
-__all__ = ["Asked", "Conversion", "Knowing", "Looking", "Reader", "prompts_for"]
+__all__ = ["Asked", "Conversion", "Forms", "Knowing", "Looking", "Reader", "prompts_for"]
 
 LONGEST = 4000
 SYSTEM = """You read requests of a computational chemist and fill in a form. Copy names, numbers and SMILES exactly as the
@@ -66,6 +66,26 @@ class Asked:
     """What gates changed, and what was assumed."""
 
 
+class Forms(Protocol):
+    """Who fills forms in: a :class:`~grafico.control.ModelClient`, or answers that were kept."""
+
+    settings: ModelSettings
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        schema: Mapping[str, Json],
+        /,
+        *,
+        purpose: str,
+        lane: str = "",
+        where: str = "",
+        repaired: bool = False,
+    ) -> dict[str, Json]:
+        """Return the form that a schema describes, filled in."""
+        ...
+
+
 class Reader:
     """Reads sentences.
 
@@ -77,7 +97,7 @@ class Reader:
         Where proposals and what gates made of them are logged.
     """
 
-    def __init__(self, client: ModelClient, audit: AuditLog | None = None) -> None:
+    def __init__(self, client: Forms, audit: AuditLog | None = None) -> None:
         self.client = client
         self.audit = audit or AuditLog()
 

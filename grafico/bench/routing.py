@@ -20,7 +20,7 @@ from grafico.bench.situations import Decision, Situation, decide, read_situation
 from grafico.calculations import Artifacts, Success
 from grafico.chemistry.quantum_chemistry import GRAPH, QCRequest
 from grafico.control import AuditLog, Budget, ChainRouter, Ledger, ModelClient, ModelRouter, ModelSettings, RuleRouter
-from grafico.control.ledger import total
+from grafico.control.ledger import Call, total
 from grafico.control.local import serving
 from grafico.errors import BadInput, ModelUnavailable
 from grafico.graphs import FolderArtifacts, Graph, InlineCompute, Limits, MemoryRecorder, Router, run_graph
@@ -194,7 +194,8 @@ async def _model(
 
 async def _walked(settings: ModelSettings, way: str, known: Known) -> dict[str, Any]:
     """Walk all tasks with a model, rules behind it; each with its own budget."""
-    done, calls = [], []
+    done: list[Walked] = []
+    calls: list[Call] = []
     for task in TASKS:
         ledger = Ledger(budget=Budget(requests=MOST_REQUESTS))
         client = ModelClient(settings, ledger)

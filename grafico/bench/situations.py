@@ -95,21 +95,23 @@ def state_of(situation: Situation) -> QCState:
     for line in situation.so_far:
         node, _, text = line.partition(": ")
         state.summaries.append(Summary(node, text))
-    known: dict[str, Any] = {}
-    for task in situation.done:
-        known[task] = True
     if situation.done:
         energies = re.findall(r"E = (-[\d.]+) hartree", " ".join(situation.so_far))
-        state.electronic = Electronic.model_construct(energy=float(energies[-1]) if energies else None)
-    if "frequencies" in known:
+        state.electronic = _partial(Electronic, energy=float(energies[-1]) if energies else None)
+    if "frequencies" in situation.done:
         modes = tuple(Mode.model_construct(wavenumber=value, displacements=()) for value in situation.imaginary)
-        state.frequencies = FrequenciesOutput.model_construct(imaginary=modes, wavenumbers=situation.imaginary)
+        state.frequencies = _partial(FrequenciesOutput, imaginary=modes, wavenumbers=situation.imaginary)
         state.gradient_max = 1e-5
-    if "tddft" in known:
-        state.excitations = TDDFTOutput.model_construct()
-    if "analysis" in known:
-        state.analysis = AnalysisOutput.model_construct()
+    if "tddft" in situation.done:
+        state.excitations = _partial(TDDFTOutput)
+    if "analysis" in situation.done:
+        state.analysis = _partial(AnalysisOutput)
     return state
+
+
+def _partial(cls: Any, **known: Any) -> Any:
+    """Return an output of which routing sees a few fields only."""
+    return cls.model_construct(**known)
 
 
 async def decide(situation: Situation, router: Router) -> Decision:
