@@ -29,6 +29,8 @@ PROFILE = {
     ]
 }
 
+LIGHT = {"pools": [{"name": "cpu", "cpus": 3, "memory_mib": 4000}]}
+
 
 class Grafico:
     """The command line with folders of its own.

@@ -1,6 +1,7 @@
 """Lanes of controllers on one cluster that stays up: what they share, and how they come through each break."""
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from calculations_for_tests import Number
 from standing import PROFILE
 
 from grafico.cluster import Profile, open_cluster
+from grafico.cluster.connection import find_connection
 from grafico.cluster.lifecycle import ask, start_server, stop_server
 from grafico.errors import ClusterLost, ProfileError
 from grafico.runs import RunPaths, read_starts
@@ -83,6 +85,27 @@ def test_what_nobody_can_ever_run_is_refused_by_what_the_cluster_has(on_shared, 
     outcome = on_shared(use)
     assert outcome.kind == "refused"
     assert "2 CPUs" in outcome.message
+
+
+def test_a_cluster_of_other_versions_is_refused_with_what_differs(server, paths, tmp_path):
+    said = json.loads(Path(server.folder, "cluster.json").read_text())
+    said["versions"]["pydantic"] = "1.0"
+    (tmp_path / "cluster.json").write_text(json.dumps(said))
+
+    async def main():
+        async with open_cluster(Profile(kind="connect", connect=str(tmp_path)), paths.root):
+            pass
+
+    with pytest.raises(ProfileError, match=r"does not fit this installation: pydantic 1\.0 there"):
+        asyncio.run(main())
+
+
+def test_a_stale_folder_names_the_server_that_has_ended(server, paths, tmp_path):
+    said = json.loads(Path(server.folder, "cluster.json").read_text())
+    said["server"]["start"] = said["server"]["start"].rpartition(".")[0] + ".1"
+    (tmp_path / "cluster.json").write_text(json.dumps(said))
+    with pytest.raises(ProfileError, match=r"its server, process .* has ended"):
+        find_connection(str(tmp_path))
 
 
 def test_cancelling_a_lane_ends_its_process_although_the_cluster_keeps_what_is_left(on_shared, task, tmp_path, helpers):
