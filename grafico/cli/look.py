@@ -64,7 +64,15 @@ def list_runs(runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) ->
     show_table(console, "", columns, cells, expendable=("created, UTC", "graph"))
 
 
-def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
+def show(
+    run_name: RunName,
+    *,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="What asking language models took: by purpose, model and lane.")
+    ] = False,
+    runs_dir: RunsFolder = Path("runs"),
+    as_json: JsonFlag = False,
+) -> None:
     """Show how a run stands: its results, what failed, and where to look."""
     from grafico.jobs.find import find
     from grafico.jobs.queue import standings
@@ -74,6 +82,9 @@ def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFl
 
     path = find(run_name, runs_dir)
     view = read_run(path)
+    if cost:
+        _show_cost(view, as_json=as_json)
+        return
     slurm = standings([path]).get(path)
     if as_json:
         print_json(full(view, slurm))
@@ -88,6 +99,19 @@ def show(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFl
     if manifest.versions:
         lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
     print_lines(console, lines)
+
+
+def _show_cost(view: "RunView", *, as_json: bool) -> None:
+    from grafico.cli.costs import print_cost
+    from grafico.jobs.routers import cost_of
+
+    found = cost_of(view.paths)
+    if as_json:
+        print_json(found or {})
+    elif found is None:
+        out().print(f"no language model was asked in {view.name}: rules and code chose its routes")
+    else:
+        print_cost(found, out())
 
 
 def watch(run_name: RunName, runs_dir: RunsFolder = Path("runs"), as_json: JsonFlag = False) -> None:
