@@ -86,7 +86,7 @@ def conflict(clashes: list[Clash], graph: str) -> Conflict:
     more = f"; and {len(clashes) - 5} more" if len(clashes) > 5 else ""
     return Conflict(
         f"somebody else has changed what was to be written to {shorten(graph)}: {shown}{more}; nothing was written",
-        hint="refresh() the entity, change it again and persist it",
+        hint=f"refresh(entity, run={graph!r}) reads what is there now; change it again and persist it",
         clashes=tuple(clashes),
     )
 

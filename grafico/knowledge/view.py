@@ -28,16 +28,13 @@ class RemoteView:
     ----------
     endpoint
         Whom to ask.
-    graph
-        IRI of the only graph to read; default: all.
     """
 
-    def __init__(self, endpoint: Endpoint, graph: str | None = None) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         import pyoxigraph
 
         self._rdf = pyoxigraph
         self._endpoint = endpoint
-        self._graph = graph
         self._store = pyoxigraph.Store()
         self._here: set[str] = set()
         self._mentioned: dict[str, None] = {}
@@ -66,16 +63,13 @@ class RemoteView:
     def _ask(self, values: str, pattern: str) -> None:
         self.requests += 1
         rdf = self._rdf
-        if self._graph is None:
-            where = f"GRAPH ?g {{ {pattern} OPTIONAL {{ ?g {iri_term(COMMITTED)} ?when }} }}"
-        else:
-            where = f"GRAPH {iri_term(self._graph)} {{ {pattern} }}"
-        committed, own = rdf.NamedNode(COMMITTED), None if self._graph is None else rdf.NamedNode(self._graph)
+        where = f"GRAPH ?g {{ {pattern} OPTIONAL {{ ?g {iri_term(COMMITTED)} ?when }} }}"
+        committed = rdf.NamedNode(COMMITTED)
         quads, stamps = [], {}
         for graph, subject, predicate, value, when in self._endpoint.select(
             f"SELECT ?g ?s ?p ?o ?when {{ {values} {where} }}"
         ):
-            quads.append(rdf.Quad(subject, predicate, value, own or graph))
+            quads.append(rdf.Quad(subject, predicate, value, graph))
             if when is not None:
                 stamps[graph] = when
         self._here.update(quad.subject.value for quad in quads)
