@@ -181,7 +181,7 @@ def _slurm_share(profile: Profile, pool: Pool, gpus: Sequence[Gpu], environ: Map
     )
     cards = _cards(profile, pool, gpus, environ)
     if pool.memory_mib == "auto":
-        memory = int(given * HOST_SHARE) // (1 if profile.elastic else len(profile.pools))
+        memory = int(given * HOST_SHARE) // (1 if profile.elastic else _sharing(profile, environ))
     else:
         memory = _given_out(pool.memory_mib, len(cards) or 1)
         _enough(profile, pool, "memory_mib", there=given, needed=memory, what="MiB of memory")
@@ -190,6 +190,12 @@ def _slurm_share(profile: Profile, pool: Pool, gpus: Sequence[Gpu], environ: Map
             least, what = int(pool.gpu_memory_mib * SAME_CARD), f"MiB on its {card.name}"
             _enough(profile, pool, "gpu_memory_mib", there=card.memory_mib, needed=least, what=what)
     return Share(cpus, memory, cards, _processors())
+
+
+def _sharing(profile: Profile, environ: Mapping[str, str]) -> int:
+    """Return how many pools share a node of an allocation: one of all GPUs that there are is not on a node with none."""
+    some = bool(_number(environ, "SLURM_GPUS_ON_NODE") or _detected(profile.pools, environ))
+    return sum(some or pool.simulated or pool.gpus != "auto" for pool in profile.pools)
 
 
 def _enough(profile: Profile, pool: Pool, key: str, *, there: int, needed: int, what: str) -> None:

@@ -103,6 +103,7 @@ def draft(
 
         for part in parts:
             admit(part)
+            _in_time(part)
     stem = parts[0].loaded.job.name
     roots = [base.absolute() / f"{stem}{f'-{n + 1}of{array}' if array else ''}-DATE-TIME-ID" for n in range(len(parts))]
     script = _script(profile, roots)
@@ -163,6 +164,30 @@ def _undo(job: str, runs: Sequence[Run], base: Path | None) -> None:
 def _known_from_here(profile: Profile) -> bool:
     """Whether the profile says what its workers will have; an allocation may take what it finds."""
     return profile.elastic or not any("auto" in (pool.cpus, pool.memory_mib, pool.gpus) for pool in profile.pools)
+
+
+def _in_time(prepared: Prepared) -> None:
+    """Refuse calculations that could never end: in each of its jobs in turn, the controller would cut them off.
+
+    Raises
+    ------
+    ProfileError
+        The controller's job is shorter than one of them.
+    """
+    from grafico.jobs.plan import foreseen_of
+
+    profile = prepared.profile
+    limit = profile.slurm_of_controller().walltime_s
+    if not profile.elastic or limit is None:
+        return
+    for foreseen in foreseen_of(prepared):
+        longest = foreseen.resources.walltime_s + profile.walltime_grace_s
+        if longest + profile.controller.warn_s > limit:
+            raise ProfileError(
+                f"{foreseen.label or foreseen.calculation.name} may take {longest:g} s, and the controller's own job has"
+                f" {limit} s, less the {profile.controller.warn_s} s before its end in which it stops",
+                hint=f"give the profile {profile.name!r} a longer controller.walltime, such as that of its hosts and more",
+            )
 
 
 def _refused(profile: Profile, script: str, root: Path) -> str:

@@ -129,7 +129,7 @@ def test_every_pool_is_started_on_every_node_with_a_step_of_its_own(tmp_path: Pa
             ]  # fmt: skip
             assert all({"--jobid=7", "--overlap", "--no-kill", "--mem=0", "--nodes=1"} <= set(a) for a in asked)
             assert sum("--gres=none" in a for a in asked) == 2
-            assert all("export SLURM_MEM_PER_NODE=4000" in a for a in asked)
+            assert all({"export SLURM_MEM_PER_NODE=4000", "export SLURM_GPUS_ON_NODE=2"} <= set(a) for a in asked)
             environments = "".join(path.read_text() for path in site.calls.glob("*.env"))
             assert "SLURM_NTASKS" not in environments, "what the job asked for is not asked for again of each node"
             assert "CUDA" not in environments

@@ -178,7 +178,9 @@ def test_a_host_that_got_less_than_the_profile_says_is_refused():
 def test_the_pools_of_an_allocation_share_what_its_nodes_have():
     given = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "1", "SLURM_MEM_PER_CPU": "1000"}
     (worker,) = lay_out_host(ALLOCATION, "cpu", "n1", given)
-    assert (worker.cpus, worker.memory_mib) == (1, 450)
+    assert (worker.cpus, worker.memory_mib) == (1, 900)
+    (worker,) = lay_out_host(ALLOCATION, "cpu", "n1", {**given, "SLURM_GPUS_ON_NODE": "2"})
+    assert worker.memory_mib == 450, "the other half is for what runs on the GPUs"
 
 
 def test_real_gpus_of_a_host_are_those_of_its_job(monkeypatch):
@@ -220,7 +222,7 @@ def test_the_nodes_of_an_allocation_are_seen_only_inside(monkeypatch):
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "4000")
     workers = lay_out(ALLOCATION)
     assert [w.name for w in workers] == ["cpu-1-0", "cpu-2-0", "cpu-3-0"]
-    assert workers[0].memory_mib == 1800
+    assert workers[0].memory_mib == 3600
 
 
 def test_an_allocation_in_numbers_is_known_from_outside(monkeypatch):

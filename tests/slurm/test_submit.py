@@ -116,6 +116,10 @@ def test_what_cannot_be_submitted_leaves_nothing(slurm: Any) -> None:
     assert dry.code == 2
     assert "--partition=nowhere" in dry.out
     assert "invalid partition" in dry.err
+    (slurm.files / "short.yaml").write_text(elastic.replace("controller: {", "controller: {walltime: 00:05:00, "))
+    short = slurm.grafico("submit", "job.yaml", "--cluster", "short.yaml", check=False)
+    assert short.code == 2
+    assert "squares may take 400 s, and the controller's own job has 300 s" in short.err
     here = slurm.grafico("submit", "job.yaml", "--cluster", "laptop", check=False)
     assert here.code == 2
     assert "only kind 'slurm' has a queue" in here.err

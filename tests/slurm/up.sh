@@ -39,6 +39,7 @@ if [ "$accounting" = 1 ]; then
   storage="AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$((port + 3))
+AccountingStoragePass=$root/run/munge.socket
 AccountingStorageTRES=gres/gpu"
 else
   storage="AccountingStorageType=accounting_storage/none"

@@ -205,6 +205,9 @@ class AllocationFleet:
             *self._gpu_options(place),
         ]
         told = [f"export {name}={shlex.quote(self._environ[name])}" for name in TOLD if self._environ.get(name)]
+        if self._gpus:
+            # A host without GPUs in its own step has to know whether its node is shared with one that has them.
+            told.append(f"export SLURM_GPUS_ON_NODE={self._gpus.get(place.node, 0)}")
         command = host_command(self._profile, place.pool, self._folder, place.node)
         return ["srun", *options, "bash", "-c", "\n".join([*told, command])]
 
