@@ -4,6 +4,7 @@ All of them listen on a loopback address only.
 """
 
 import contextlib
+import ctypes
 import http.client
 import os
 import socket
@@ -23,6 +24,14 @@ BOTH = pytest.mark.parametrize("knowledge", ["folder", "http"], indirect=True)
 """Marks tests that run against the embedded store and against a real server."""
 
 
+_LIBC = ctypes.CDLL(None)
+
+
+def _end_with_parent():
+    # PR_SET_PDEATHSIG: a test run that is killed leaves no server behind.
+    _LIBC.prctl(1, 9)
+
+
 class Oxigraph:
     """`oxigraph serve`, in memory."""
 
@@ -33,7 +42,9 @@ class Oxigraph:
                 probe.bind((HOST, 0))
                 self.port = probe.getsockname()[1]
             command = [str(program), "serve", "--bind", f"{HOST}:{self.port}"]
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_end_with_parent
+            )
             if self._answers():
                 return
             self.close()
