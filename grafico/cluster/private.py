@@ -15,7 +15,7 @@ from grafico.errors import GraficoError, ProfileError
 from grafico.runs import RunPaths
 from grafico.runs.files import write_atomic
 
-__all__ = ["cluster_folder", "leave_elsewhere", "private_server", "remember", "still_there"]
+__all__ = ["cluster_folder", "end_left", "private_server", "remember", "still_there"]
 
 LINK = "connection.json"
 
@@ -64,16 +64,26 @@ def still_there(run_root: Path, profile: Profile) -> str:
         return ""
     if _same(before, profile, run_root):
         return before.id
-    leave_elsewhere(run_root)
+    end_left(run_root)
     return ""
 
 
-def leave_elsewhere(run_root: Path) -> None:
-    """Tell the cluster that a run was on to end what it has of the run, if it can be reached."""
+def end_left(run_root: Path) -> int:
+    """End what an earlier controller left of a run on its cluster, and the cluster if it is the run's own.
+
+    Returns
+    -------
+    How many calculations were sent and had not ended; 0 as well where the cluster cannot be reached.
+    """
     before = _last(run_root)
-    if before is not None and is_up(before) is not False:
-        with contextlib.suppress(GraficoError):
-            ask(before, "cancel_run", run=run_id(RunPaths(run_root).root))
+    if before is None or is_up(before) is False:
+        return 0
+    ended = 0
+    with contextlib.suppress(GraficoError):
+        ended = int(ask(before, "cancel_run", run=run_id(RunPaths(run_root).root)))
+        if Path(before.folder) == ClusterFolder(cluster_folder(run_root)).root:
+            stop_server(before, reason="its run was cancelled or goes on elsewhere")
+    return ended
 
 
 def _last(run_root: Path) -> Connection | None:

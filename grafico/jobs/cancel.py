@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from grafico.calculations import Json
+from grafico.cluster.private import end_left
 from grafico.errors import RunError
 from grafico.jobs.queue import standings, take_out
 from grafico.jobs.stopping import cancel_marker
@@ -21,7 +22,8 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
     """Stop a run.
 
     The controller on this host is sent SIGTERM; one on another host finds a marker in the run's folder. A Slurm job that
-    has not begun with the run, or not gone on with it yet, is taken out of the queue.
+    has not begun with the run, or not gone on with it yet, is taken out of the queue. What a controller that was killed
+    left running on a cluster that stays up is ended.
 
     Parameters
     ----------
@@ -47,7 +49,9 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
         status = str(run.manifest.status)
         if run.manifest.status is RunStatus.RUNNING:
             status = "interrupted: its controller is gone"
-        return {"run": run.name, "stopped": True, "message": f"{run.name} is not running ({status})"}
+        left = end_left(run.paths.root)
+        ended = f"; {left} calculations that it had left on its cluster were ended" if left else ""
+        return {"run": run.name, "stopped": True, "message": f"{run.name} is not running ({status}){ended}"}
     try:
         cancel_marker(run.paths.root).touch(mode=0o600)
     except OSError as error:

@@ -140,6 +140,20 @@ def test_lanes_outlive_a_killed_controller_and_a_resume_finds_them_again(grafico
     assert {start.status for start in starts} == {"success"}
 
 
+def test_cancelling_a_run_whose_controller_was_killed_ends_what_it_left(grafico, helpers):
+    grafico.call("cluster", "up", grafico.profile(LIGHT), "--name", "c")
+    naps = [{"number": n, "gate": str(grafico.folder / "never")} for n in range(5)]
+    run = grafico.start("run", grafico.job("dropped", naps), "--cluster", "connect:c", "-q", tag="controller")
+    helpers.wait_until(lambda: len(grafico.starts("dropped")) == 3, 60, "three lanes that wait")
+    run.kill()
+    run.communicate()
+    _, out, _ = grafico.call("cancel", "last")
+    assert "calculations that it had left on its cluster were ended" in out
+    left = [start.process for start in grafico.starts("dropped")]
+    helpers.wait_until(lambda: not any(process.alive() for process in left), 10, "their end")
+    grafico.call("cluster", "down", "c")
+
+
 def test_a_cluster_in_use_goes_down_only_by_force_and_the_run_can_be_resumed(grafico, helpers):
     gate = grafico.folder / "gate"
     profile = grafico.profile(LIGHT)
