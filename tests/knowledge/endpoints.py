@@ -43,7 +43,11 @@ class Oxigraph:
                 self.port = probe.getsockname()[1]
             command = [str(program), "serve", "--bind", f"{HOST}:{self.port}"]
             self._process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_end_with_parent
+                command,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call into the kernel, which takes no lock
             )
             if self._answers():
                 return
