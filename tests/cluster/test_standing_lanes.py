@@ -13,8 +13,9 @@ from calculations_for_tests import Number
 from standing import PROFILE
 
 from grafico.cluster import Profile, open_cluster
+from grafico.cluster.certificates import issue
 from grafico.cluster.connection import find_connection
-from grafico.cluster.lifecycle import ask, start_server, stop_server
+from grafico.cluster.lifecycle import ask, start_server, stop_server, stopped
 from grafico.errors import ClusterLost, ProfileError
 from grafico.runs import RunPaths, read_starts
 
@@ -259,6 +260,39 @@ def test_workers_that_do_not_start_end_the_run_with_what_they_said(task, paths, 
     finally:
         stop_server(connection)
     assert any("waiting for a worker: pool cpu" in line for line in said)
+
+
+def test_a_cluster_of_one_run_ends_by_itself_a_while_after_its_controller(task, paths, tmp_path, helpers):
+    pool = {"name": "cpu", "cpus": 1, "memory_mib": 4000}
+    bare = Profile.model_validate({"name": "bare", "security": "none", "pools": [pool]})
+    connection = start_server(bare, tmp_path / "bare", linger_s=1.0)
+    said: list[str] = []
+
+    async def main():
+        joined = Profile(kind="connect", connect=connection.folder)
+        async with open_cluster(joined, paths.root, say=said.append) as cluster:
+            return await cluster.run(task(cases.double, Number(value=2)))
+
+    assert asyncio.run(main()).ok
+    assert connection.scheduler.startswith("tcp://127.0.0.1:")
+    assert any("no security" in line for line in said)
+    helpers.wait_until(lambda: stopped(connection), 30, "the end of the server")
+    assert not Path(connection.folder, "cluster.json").exists()
+
+
+def test_certificates_are_kept_only_where_nobody_else_can_read(tmp_path):
+    folder = tmp_path / "tls"
+    folder.mkdir(mode=0o750)
+    with pytest.raises(ProfileError, match="only you can read"):
+        issue(folder)
+    folder.chmod(0o700)
+    issue(folder)
+    issue(folder)  # anew, in place of the old ones
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {
+        "ca.pem": 0o600,
+        "node.pem": 0o600,
+        "node.key": 0o600,
+    }
 
 
 def test_the_end_of_the_cluster_is_an_error_and_no_outcome(task, paths, tmp_path):
