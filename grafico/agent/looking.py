@@ -1,7 +1,6 @@
 """Looking at runs, at the knowledge base and at units as tools; nothing here changes anything."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -100,11 +99,10 @@ async def _explain(value: WhichLane, desk: Desk) -> Json:
 
 
 async def _query(value: AskKnowledge, desk: Desk) -> Json:
-    from grafico.knowledge import KnowledgeBase
+    from grafico.knowledge import open_store
 
     def ask() -> Json:
-        knowledge = KnowledgeBase(Path(desk.store) if desk.store else None)
-        return shorten(knowledge.query(value.query, limit=value.limit).sparql_json())
+        return shorten(open_store(desk.store).query(value.query, limit=value.limit).sparql_json())
 
     return await asyncio.to_thread(ask)
 
