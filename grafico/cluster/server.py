@@ -32,6 +32,9 @@ LOOPBACK = "127.0.0.1"
 TURN_S = 1.0
 """How often the fleet is asked to look at what waits."""
 
+LOOK_S = 3.0
+"""How often the server looks whether its folder is still there."""
+
 TELL_S = 3.0
 """Controllers have so long to hear why the cluster ends; they ask about once a second."""
 
@@ -103,7 +106,7 @@ async def _serve(place: ClusterFolder, ready: Callable[[Connection], None]) -> i
             _publish(place, connection)
             ready(connection)
             LOG.warning("up at %s", scheduler.address)
-            await _turns(exchange, fleet, stop, settings["linger_s"])
+            await asyncio.gather(_turns(exchange, fleet, stop, settings["linger_s"]), _mind(place, identity, stop))
         finally:
             exchange.stopping = exchange.stopping or stop.why or "the server ends"
             # First, so that no controller takes what ends now for lost.
@@ -166,6 +169,21 @@ async def _turns(exchange: Any, fleet: Fleet, stop: _Stop, linger_s: float | Non
             news.cancel()
     finally:
         stopped.cancel()
+
+
+async def _mind(place: ClusterFolder, identity: str, stop: _Stop) -> None:
+    """End when the folder is gone, or describes another cluster: nobody could find this one any more."""
+    missed = 0
+    while not stop.event.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.event.wait(), LOOK_S)
+        try:
+            now = await asyncio.to_thread(read_connection, place)
+        except ProfileError:
+            continue  # a network's file system may have its moments
+        missed = 0 if now is not None and now.id == identity else missed + 1
+        if missed > 1:
+            stop.now(f"its folder {place.root} is gone, or another cluster's")
 
 
 def _with_given_up(pools: tuple[PoolStatus, ...], exchange: Any) -> tuple[PoolStatus, ...]:

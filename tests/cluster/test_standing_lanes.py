@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -278,6 +279,15 @@ def test_a_cluster_of_one_run_ends_by_itself_a_while_after_its_controller(task, 
     assert any("no security" in line for line in said)
     helpers.wait_until(lambda: stopped(connection), 30, "the end of the server")
     assert not Path(connection.folder, "cluster.json").exists()
+
+
+def test_a_cluster_whose_folder_was_removed_ends(tmp_path, helpers):
+    pool = {"name": "cpu", "cpus": 1, "memory_mib": 4000}
+    connection = start_server(Profile.model_validate({"name": "orphan", "pools": [pool]}), tmp_path / "orphan")
+    started = psutil.Process(connection.server.pid)
+    family = [started, *started.children(recursive=True)]
+    shutil.rmtree(connection.folder)
+    helpers.wait_until(lambda: not any(helpers.alive(process.pid) for process in family), 40, "the end of all of it")
 
 
 def test_certificates_are_kept_only_where_nobody_else_can_read(tmp_path):
