@@ -25,9 +25,17 @@ _UNITS = {
     "MiB": UNIT + "MebiBYTE",
     "B": UNIT + "BYTE",
     "1": UNIT + "UNITLESS",
+    "g/cm³": UNIT + "GM-PER-CentiM3",
+    "m²/g": UNIT + "M2-PER-GM",
+    "cm³/g": UNIT + "CentiM3-PER-GM",
+    "eV/Å": UNIT + "EV-PER-ANGSTROM",
+    "GPa": UNIT + "GigaPA",
+    "°": UNIT + "DEG",
     "D": UNIT + "DEBYE",
     # QUDT 3 has none of these.
     "Å²": GRAFICO + "SquareAngstrom",
+    "m²/cm³": GRAFICO + "SquareMeterPerCubicCentimeter",
+    "km/mol": GRAFICO + "KilometerPerMole",
     "L/(mol cm)": GRAFICO + "LiterPerMoleCentimeter",
     "e a0": GRAFICO + "AtomicUnitOfElectricDipole",
 }
