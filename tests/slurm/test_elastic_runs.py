@@ -1,0 +1,44 @@
+"""Runs from a login node, whose hosts are Slurm jobs of their own: a job that is cancelled, a controller that is killed."""
+
+from typing import Any
+
+from tests.slurm.evidence import attempts_lost, faults, manifest, result, starts
+
+
+def test_a_worker_job_that_is_cancelled_is_replaced_and_its_lanes_burn_no_attempt(slurm: Any) -> None:
+    slurm.job()
+    run = slurm.spawn("run", "job.yaml")
+    folder = slurm.run_folder()
+    slurm.until(lambda: len(starts(folder)) == 4)
+    victim = starts(folder)[0].slurm_job
+    assert len(slurm.queue()) == 2
+    slurm.call("scancel", victim)
+    slurm.until(lambda: len(starts(folder)) == 6)
+    assert victim not in {started.slurm_job for started in starts(folder)[4:]}
+    slurm.open()
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0, out + err
+    assert result(folder)["total"] == 30
+    assert not faults(folder)
+    assert not attempts_lost(folder)
+    assert {started.attempt for started in starts(folder)} == {1}
+    assert not slurm.queue()
+
+
+def test_lanes_go_on_without_their_controller_and_a_resume_finds_them_at_work(slurm: Any) -> None:
+    slurm.job()
+    run = slurm.spawn("run", "job.yaml")
+    folder = slurm.run_folder()
+    slurm.until(lambda: len(starts(folder)) == 4)
+    run.kill()
+    run.communicate()
+    again = slurm.spawn("resume", folder)
+    slurm.until(lambda: manifest(folder)["resumed"] == 1)
+    slurm.open()
+    out, err = again.communicate(timeout=120)
+    assert again.returncode == 0, out + err
+    assert "calculations of this run still go on in the cluster" in err
+    assert result(folder)["total"] == 30
+    assert len(starts(folder)) == 4, "nothing was begun a second time"
+    assert not faults(folder)
+    assert not slurm.queue()
