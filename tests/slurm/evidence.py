@@ -9,6 +9,8 @@ from typing import Any
 from grafico.runs import RunPaths
 from grafico.runs.starts import Started, read_starts
 
+TICK_S = 0.02
+
 
 def starts(folder: Path) -> list[Started]:
     return sorted(read_starts(RunPaths(folder)), key=lambda started: started.started)
@@ -28,7 +30,8 @@ def faults(folder: Path) -> list[str]:
     for key, several in by_key.items():
         name = several[0].label or key[:8]
         outcome = RunPaths(folder).outcome(key)
-        at = outcome.stat().st_mtime if outcome.exists() else float("inf")
+        # The kernel's clock for files lags by as much as a tick.
+        at = outcome.stat().st_mtime + TICK_S if outcome.exists() else float("inf")
         found += [f"{name} started again after it was committed" for started in several if started.started > at]
         if sum(started.status == "success" for started in several) > 1:
             found.append(f"{name} was finished more than once")
