@@ -43,7 +43,7 @@ def test_the_job_passes_its_dry_run(tmp_path: Path, text: str) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("name", ["quickstart", "epoxybutanol", "merocyanine", "tiny"])
+@pytest.mark.parametrize("name", ["quickstart", "epoxybutanol", "merocyanine", "sweep", "tiny"])
 def test_the_jobs_that_come_with_the_project_pass_their_dry_run(tmp_path: Path, name: str) -> None:
     job = Path(__file__).parent.parent / "jobs" / f"{name}.yaml"
     done = grafico("run", str(job), "--dry-run", folder=tmp_path)
