@@ -102,12 +102,13 @@ class Slurm:
         """Call grafico and wait for it."""
         return self.call(sys.executable, "-m", "grafico.cli.entry", *arguments, check=check, **more)
 
-    def spawn(self, *arguments: object, **more: str) -> "subprocess.Popen[str]":
-        """Start grafico; it is killed at the end if it still runs."""
+    def spawn(self, *arguments: object, err: Path | None = None, **more: str) -> "subprocess.Popen[str]":
+        """Start grafico; it is killed at the end if it still runs. ``err`` is a file for what it says meanwhile."""
+        sink: Any = subprocess.PIPE if err is None else err.open("w")
         process = subprocess.Popen(
             [sys.executable, "-m", "grafico.cli.entry", *(str(argument) for argument in arguments)],
             cwd=self.files, env={**self.environ, **more}, text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink,
         )  # fmt: skip
         self.started.append(process)
         return process
