@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,7 +56,7 @@ def bench(
     lanes
         No-op lanes in each round against bare Dask, and in the run that is resumed.
     rounds
-        Rounds; medians count.
+        Rounds, at least two; medians count.
     naps, nap_s
         Sleeping lanes that fill the slots, and how long each sleeps, s.
     mixed
@@ -78,7 +79,7 @@ def bench(
 
 
 @contextlib.contextmanager
-def own_leases(folder: Path) -> Any:
+def own_leases(folder: Path) -> Iterator[None]:
     """Keep the slots of pretended GPUs apart from those of other runs on this machine."""
     before = os.environ.get("GRAFICO_LEASES")
     leases = folder / "leases"
@@ -120,6 +121,7 @@ async def _overhead(base: Path, lanes: int, rounds: int) -> dict[str, Any]:
         state = CrowdState(batches=_numbered(sizes), around=around)
         await walk(run, cluster, state)
         memory.append(resident_kib())
+    # The first round fills caches and pools.
     ratio = median(us[0] / them[0] for us, them in zip(ours, bare, strict=True))
     work = median(us[1] / them[1] for us, them in zip(ours, bare, strict=True))
     return {
@@ -128,7 +130,7 @@ async def _overhead(base: Path, lanes: int, rounds: int) -> dict[str, Any]:
         "graph, journal and Dask, over bare Dask": {"value": round(ratio, 2), "limit": LIMIT_OVERHEAD, "unit": "×"},
         "processor time of all processes, over bare Dask": {"value": round(work, 2), "unit": "×"},
         "controller's memory, a finished lane": {
-            "value": round(max(0.0, memory[-1] - memory[0]) / (lanes * rounds), 2),
+            "value": round(max(0.0, memory[-1] - memory[-rounds]) / (lanes * (rounds - 1)), 2),
             "limit": LIMIT_LANE_KIB,
             "unit": "KiB",
         },
@@ -235,32 +237,35 @@ async def _resume(base: Path, lanes: int) -> dict[str, Any]:
     cpus = available_cpus()
     profile = Profile(name="bench", pools=(Pool(name="cpu", cpus=cpus, memory_mib=256 * cpus + 1),))
     run = new_run(base)
-    state = CrowdState(batches=_numbered([lanes]))
-    async with open_cluster(profile, run.paths.root) as cluster:
-        stop = asyncio.Event()
 
-        def interrupt(event: Event) -> None:
-            if isinstance(event, NodeEntered) and event.node == "Last":
-                stop.set()
+    async def until(wanted: Callable[[Event], bool]) -> tuple[float, float]:
+        """Walk until something happens; return when the journal was opened and when that was."""
+        seen = asyncio.Event()
+        when: list[float] = []
 
-        walking = asyncio.create_task(walk(run, cluster, state, interrupt, last=True))
-        waiting = asyncio.create_task(stop.wait())
-        await asyncio.wait({walking, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        walking.cancel()
-        await asyncio.wait({walking})
-    run = Run.open(run.paths.root)
-    begun: list[float] = []
+        def look(event: Event) -> None:
+            if not when and wanted(event):
+                when.append(time.perf_counter())
+                seen.set()
 
-    def note(event: Event) -> None:
-        if isinstance(event, CalculationStarted) and not event.replayed:
-            begun.append(time.perf_counter())
+        async with open_cluster(profile, run.paths.root) as cluster:
+            began = time.perf_counter()
+            state = CrowdState(batches=_numbered([lanes]), last=NapInput(number=-1, seconds=30))
+            walking = asyncio.create_task(walk(Run.open(run.paths.root), cluster, state, look))
+            waiting = asyncio.create_task(seen.wait())
+            await asyncio.wait({walking, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (walking, waiting):
+                task.cancel()
+            await asyncio.wait({walking, waiting})
+            if not when:
+                walking.result()
+        return began, when[0]
 
-    async with open_cluster(profile, run.paths.root) as cluster:
-        started = time.perf_counter()
-        await walk(run, cluster, CrowdState(batches=_numbered([lanes])), note, last=True)
+    await until(lambda event: isinstance(event, NodeEntered) and event.node == "Last")
+    started, begun = await until(lambda event: isinstance(event, CalculationStarted) and not event.replayed)
     return {
         f"resume of {lanes} finished lanes, to the first new calculation": {
-            "value": round(begun[0] - started, 2), "limit": LIMIT_RESUME_S, "unit": "s",
+            "value": round(begun - started, 2), "limit": LIMIT_RESUME_S, "unit": "s",
         }
     }  # fmt: skip
 
@@ -274,11 +279,9 @@ def new_run(base: Path) -> Run:
 
 
 async def walk(
-    run: Run, cluster: Any, state: CrowdState, *events: Any, last: bool = False, may_fail: bool = False
+    run: Run, cluster: Any, state: CrowdState, *events: Callable[[Event], object], may_fail: bool = False
 ) -> None:
     """Walk as `grafico run` does: journal, outcomes on disk, and what the faces count."""
-    if last:
-        state.last = NapInput(number=-1)
     standing = Standing(run.paths.name, CROWD)
     tally = Tally()
     async with RunRecorder(run, make_record=Record) as recorder:
@@ -307,6 +310,7 @@ def cpu_s() -> float:
 
 def resident_kib() -> float:
     """Return this process's resident memory, KiB."""
+    gc.collect()
     return float(psutil.Process().memory_info().rss) / 1024
 
 

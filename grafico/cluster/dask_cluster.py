@@ -11,12 +11,12 @@ import dask
 from distributed import Client, Scheduler, SchedulerPlugin
 from distributed.deploy.spec import SpecCluster
 
+from grafico.cluster.aloud import ALOUD
 from grafico.cluster.certificates import issue, security, tls_paths
 from grafico.cluster.dashboard import StatusSource, dashboard_link, install, new_token
 from grafico.cluster.launch import LocalWorker, Surroundings
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.profile import Profile
-from grafico.cluster.tickets import ALOUD
 
 __all__ = ["CONFIG", "Running", "Watcher", "running_cluster"]
 

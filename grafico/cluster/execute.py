@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distributed import get_worker
 from pebble import ProcessExpired, ProcessFuture
 
 from grafico.calculations import CalculationTask, Failure, FailureKind
@@ -28,7 +27,6 @@ from grafico.cluster.origin import Origin
 from grafico.cluster.orphans import Guardian, ProcessRow, family, process_table
 from grafico.cluster.placement import demand, taken, threads_for
 from grafico.cluster.processes import STARTS, Processes, ProcessKind, WarmProcess
-from grafico.cluster.tickets import ALOUD
 from grafico.errors import GraficoError
 from grafico.runs import OutcomeStore, RunPaths, StartLog
 from grafico.runs.processes import ProcessId, host_name
@@ -37,9 +35,6 @@ __all__ = ["Service", "cancel", "execute", "serve"]
 
 TICK_S = 0.25
 """How often a running calculation is looked at: its memory, its walltime, whether it is still there."""
-
-LOUD = 4096
-"""Characters of a reply that a worker beside its controller says aloud; a longer one is fetched."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -352,11 +347,7 @@ def execute(ticket: str, task_json: str, run: str, code: str = "") -> str:
     """Run one attempt at a calculation: the Dask task. What is not installed comes with where it is (``Code``, JSON)."""
     if _service is None:
         raise RuntimeError("this Dask worker was not started by grafico")
-    reply = _service.execute(ticket, task_json, run, Code.model_validate_json(code) if code else NOTHING)
-    if not _service.origin.cluster and len(reply) <= LOUD:
-        # On the stream that tells the scheduler that the task is done: the controller need not ask for the result.
-        get_worker().log_event(ALOUD, {"ticket": ticket, "reply": reply})
-    return reply
+    return _service.execute(ticket, task_json, run, Code.model_validate_json(code) if code else NOTHING)
 
 
 def cancel(ticket: str) -> None:

@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 
 from grafico.calculations import CalculationTask
 
-__all__ = ["ALOUD", "Attempt", "attempt_of", "run_id", "run_of", "ticket_name"]
-
-ALOUD = "grafico-replies"
-"""Dask's topic on which workers beside their controller say what tasks came to."""
+__all__ = ["Attempt", "attempt_of", "run_id", "run_of", "ticket_name"]
 
 KEY_LETTERS = 16
 PATTERN = re.compile(r"-([0-9a-f]{1,64})\.(\d+)\.\d+[0-9a-f]{4}-([0-9a-f]{8})$")

@@ -125,6 +125,7 @@ async def work(told: dict[str, Any]) -> None:
     import dask
     from distributed import Worker
 
+    from grafico.cluster.aloud import Announcer
     from grafico.cluster.cancel import Canceller
     from grafico.cluster.certificates import security
     from grafico.cluster.execute import Service, serve
@@ -162,7 +163,7 @@ async def work(told: dict[str, Any]) -> None:
         dashboard=False,
         dashboard_address="127.0.0.1:0",
         local_directory=str(scratch),
-        plugins=[Canceller()],
+        plugins=[Canceller(), *([] if service.origin.cluster else [Announcer()])],
         heartbeat_interval="1s",
         death_timeout=30,
     )
