@@ -25,7 +25,7 @@ from grafico.cluster import open_cluster
 from grafico.graphs.events import Event, LaneEnded
 from grafico.runs import OutcomeStore, Run, Started, read_run, read_starts
 
-__all__ = ["bench"]
+__all__ = ["bench", "crowded", "most_at_once", "repeated"]
 
 SHORTEST_S, LONGEST_S = 0.02, 0.1
 EXCLUSIVE = 25
@@ -126,8 +126,8 @@ async def _soak(base: Path, lanes: int, seed: int) -> dict[str, Any]:
         slope = _slope(killer.memory)
         faults = [
             *_unaccounted(run, naps, state),
-            *_crowded(starts, deaths),
-            *_twice(run, naps, starts),
+            *crowded(starts, deaths),
+            *repeated(run, naps, starts),
             *([f"{len(survivors)} processes outlived the cluster"] if survivors else []),
             *_grown(killer.memory),
         ]
@@ -139,7 +139,7 @@ async def _soak(base: Path, lanes: int, seed: int) -> dict[str, Any]:
         "of them cut off": sum(started.ended is None for started in starts),
         "lanes done": state.done,
         "lanes failed": state.failed,
-        "most on one GPU at once": {"value": _most(starts, deaths), "limit": SLOTS, "unit": "slots"},
+        "most on one GPU at once": {"value": most_at_once(starts, deaths), "limit": SLOTS, "unit": "slots"},
         "controller's memory, a lane": {"value": slope, "limit": LIMIT_LANE_KIB if lanes >= 2000 else None, "unit": "KiB"},
         "took": {"value": round(took, 1), "limit": LIMIT_S if lanes <= 5000 else None, "unit": "s"},
         "faults found": {"value": len(faults), "limit": 0, "unit": ""},
@@ -185,7 +185,7 @@ def _spans(starts: Sequence[Started], deaths: Deaths) -> dict[str, list[tuple[fl
     return found
 
 
-def _most(starts: Sequence[Started], deaths: Deaths) -> int:
+def most_at_once(starts: Sequence[Started], deaths: Deaths) -> int:
     """Return the most slots of one GPU that were in use at any instant."""
     most = 0
     for spans in _spans(starts, deaths).values():
@@ -197,8 +197,9 @@ def _most(starts: Sequence[Started], deaths: Deaths) -> int:
     return most
 
 
-def _crowded(starts: Sequence[Started], deaths: Deaths) -> list[str]:
-    most = _most(starts, deaths)
+def crowded(starts: Sequence[Started], deaths: Deaths) -> list[str]:
+    """Return what is wrong with how many shared a GPU."""
+    most = most_at_once(starts, deaths)
     faults = [f"{most} slots of one GPU were in use at once"] if most > SLOTS else []
     unknown = [started for started in starts if started.ended is None and deaths.unknown(started.process.pid)]
     if unknown:
@@ -206,7 +207,7 @@ def _crowded(starts: Sequence[Started], deaths: Deaths) -> list[str]:
     return faults
 
 
-def _twice(run: Run, naps: Sequence[NapInput], starts: Sequence[Started]) -> list[str]:
+def repeated(run: Run, naps: Sequence[NapInput], starts: Sequence[Started]) -> list[str]:
     """Nothing was committed twice, or started again after it had been committed."""
     faults = []
     asides = [path.name for path in run.paths.outcomes.glob("??/*") if path.suffix != ".json"]
