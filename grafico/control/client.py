@@ -13,7 +13,7 @@ from grafico.calculations import Json
 from grafico.control.answers import read_object
 from grafico.control.ledger import Call, Ledger, Tokens, split, utc_now
 from grafico.control.prompt import Message, corrections
-from grafico.control.provider import litellm_here, load_litellm, passing, remedy, scrub, wait_for
+from grafico.control.provider import Connections, litellm_here, load_litellm, passing, remedy, scrub, wait_for
 from grafico.control.residency import Facts, facts_of
 from grafico.control.responses import Heard, heard_of, readable, tokens_of
 from grafico.control.schemas import for_decoding
@@ -31,6 +31,7 @@ SPARE_S = 5.0
 ECHO = 2000
 """Characters of a refused answer that are sent back."""
 TOOL = "answer"
+CONNECTIONS = Connections()
 
 
 @dataclass(slots=True)
@@ -80,6 +81,7 @@ class ModelClient:
         self._context = settings.context
         self._structured = settings.structured
         self._facts: Facts | None = None
+        self._connected = False
 
     async def ask(
         self,
@@ -131,9 +133,10 @@ class ModelClient:
         raise AssertionError
 
     async def close(self) -> None:
-        """Close connections."""
-        with contextlib.suppress(Exception):
-            await (await load_litellm()).close_litellm_async_clients()
+        """Close connections, unless another client in this process uses them."""
+        if self._connected:
+            self._connected = False
+            await CONNECTIONS.leave()
 
     async def _heard(self, asked: Asked) -> Heard:
         """Return an answer to the whole prompt; a larger context is tried where the server takes one."""
@@ -201,6 +204,9 @@ class ModelClient:
     async def _send(self, messages: Sequence[Message], schema: Mapping[str, Json], limit: float) -> Any:
         settings = self.settings
         litellm = await load_litellm()
+        if not self._connected:
+            self._connected = True
+            CONNECTIONS.enter()
         given: dict[str, Any] = {
             "model": settings.model,
             "messages": list(messages),

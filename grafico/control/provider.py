@@ -1,15 +1,17 @@
 """litellm, and what its providers' errors mean: passing or not, how long to wait, what to do."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
+import threading
 import warnings
 from typing import Any
 
 from grafico.errors import MissingExtra
 
-__all__ = ["litellm_here", "load_litellm", "passing", "remedy", "scrub", "wait_for"]
+__all__ = ["Connections", "litellm_here", "load_litellm", "passing", "remedy", "scrub", "wait_for"]
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
@@ -56,6 +58,34 @@ def litellm_here() -> Any:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "httpx", "openai"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     return litellm
+
+
+class Connections:
+    """litellm's connections, which all clients of this process share: the last one to leave closes them.
+
+    Closed ones are also forgotten, or the next client would be handed them.
+    """
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        """Say that a client is going to ask."""
+        with self._lock:
+            self._users += 1
+
+    async def leave(self) -> None:
+        """Say that a client will ask no more."""
+        with self._lock:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            litellm = await load_litellm()
+            with contextlib.suppress(Exception):
+                await litellm.close_litellm_async_clients()
+            with contextlib.suppress(Exception):
+                litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 def passing(error: Exception, litellm: Any) -> bool:

@@ -43,6 +43,7 @@ class Asked:
     """A router on a scripted server, and what it noted."""
 
     def __init__(self, server, tmp_path, **settings):
+        tmp_path.mkdir(exist_ok=True)
         given = {"model": "openai/local", "api_base": server.base, "timeout_s": 5, "patience_s": 20, **settings}
         self.waits: list[float] = []
         self.ledger = Ledger(tmp_path / "ledger.jsonl", ModelSettings(**given).budget)
@@ -237,6 +238,24 @@ def test_rules_stand_in_for_a_model_that_is_down(tmp_path):
         assert "no answer in 2 tries" in answer["reasoning"]
         with pytest.raises(GraphStopped, match=r"model: .*rule: "):
             asked.choose(question(), chain=True)
+
+
+def test_a_client_that_is_closed_leaves_the_others_and_those_to_come_their_connections(tmp_path):
+    with ScriptedServer(route("End")) as server:
+        one, two, three = (Asked(server, tmp_path / name, tries=1) for name in ("one", "two", "three"))
+
+        async def run():
+            for asked in (one, two):
+                await asked.router.choose(question())
+            await one.client.close()
+            await two.router.choose(question())
+            await two.client.close()
+            await two.client.close()
+            await three.router.choose(question())
+            await three.client.close()
+
+        asyncio.run(run())
+    assert [len(asked.ledger.calls) for asked in (one, two, three)] == [1, 2, 1]
 
 
 def test_prices_of_the_job_make_the_cost(tmp_path):
