@@ -10,7 +10,7 @@ __all__ = ["describe_schema", "for_decoding"]
 DROPPED = frozenset(
     {
         # Checked after decoding: grammars with bounded repetition explode, and providers refuse some of these.
-        "default", "discriminator", "examples", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems",
+        "default", "discriminator", "examples", "exclusiveMaximum", "exclusiveMinimum", "format",
         "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
         "pattern", "title", "uniqueItems",
     }
@@ -18,6 +18,8 @@ DROPPED = frozenset(
 DECIDING = frozenset({"successor", "route", "output", "reasoning"})
 """What is required of an answer although it has a default. Requiring all fields would force null objects."""
 
+FEW = 16
+"""Items that a grammar can count; a small model that may add to a list for ever does."""
 DEEPEST = 12
 
 
@@ -44,7 +46,7 @@ def _strict(part: Any, known: Mapping[str, Json], depth: int) -> Any:
         return _strict({**target, **{k: v for k, v in part.items() if k != "$ref"}}, known, depth + 1)
     made: dict[str, Any] = {}
     for name, value in part.items():
-        if name in DROPPED or name == "$defs":
+        if name in DROPPED or name == "$defs" or (name == "maxItems" and value > FEW):
             continue
         if name == "properties":
             made[name] = {key: _strict(inner, known, depth + 1) for key, inner in value.items()}

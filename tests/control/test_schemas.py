@@ -1,0 +1,21 @@
+"""Schemas as grammars can hold them."""
+
+from pydantic import BaseModel, Field
+
+from grafico.agent.wanted import Wanted
+from grafico.control.schemas import for_decoding
+
+
+class Lists(BaseModel):
+    few: list[int] = Field(max_length=6)
+    many: list[int] = Field(max_length=5000)
+
+
+def test_short_lists_keep_their_bound_and_long_ones_do_not():
+    fields = for_decoding(Lists.model_json_schema())["properties"]
+    assert fields["few"]["maxItems"] == 6
+    assert "maxItems" not in fields["many"]
+
+
+def test_a_model_cannot_list_tasks_for_ever():
+    assert for_decoding(Wanted.model_json_schema())["properties"]["tasks"]["maxItems"] == 6
