@@ -12,24 +12,31 @@ from grafico.gates import Decision, Gate, Ruling
 
 __all__ = ["kind_gates", "molecule_in", "wanted_gates"]
 
+THERMOCHEMISTRY = r"zero-?point|free energ|enthalp|entrop|thermochem|gibbs"
 TASKS: tuple[tuple[str, str], ...] = (
     ("ensemble_spectrum", r"conformer|boltzmann|ensemble"),
     ("ensemble_spectrum", r"\b(uv|uv[-/ ]?vis|absorption|electronic)\b.{0,20}\bspectr"),
     ("excited_states", r"excited|excitation|td-?dft|\btda\b|singlet states|triplet states|vertical"),
-    ("frequencies", r"frequenc|vibration|infrared|\bir\b|zero-?point|free energy|enthalp|entrop|thermochem|gibbs"),
+    ("frequencies", r"frequenc|vibration|infrared|\bir\b|" + THERMOCHEMISTRY),
     ("optimize", r"optimi[sz]|relax|minimi[sz]e|equilibrium geometr|minimum"),
     ("analysis", r"charges\b|dipole|orbital|\bhomo\b|\blumo\b|population|bond order"),
     ("energy", r"single[- ]point|\benergy\b|\benergies\b|\bscf\b"),
 )
 METHODS = (
     "b3lyp", "pbe0", "pbe", "blyp", "bp86", "tpssh", "tpss", "r2scan", "m06-2x", "m06-l", "m06", "cam-b3lyp", "wb97x-d4",
-    "wb97x-d3", "wb97x-v", "wb97m-v", "hse06", "revpbe", "bhandhlyp", "lc-wpbe", "hf", "hartree-fock", "bhlyp",
+    "wb97x-d3", "wb97x-v", "wb97m-v", "hse06", "revpbe", "bhandhlyp", "lc-wpbe", "hf", "rhf", "hartree-fock", "bhlyp", "rb3lyp",
 )  # fmt: skip
-BASES = (
-    "sto-3g", "3-21g", "6-31g", "6-31g*", "6-31g**", "6-31g(d)", "6-31g(d,p)", "6-31+g*", "6-311g", "6-311g*",
-    "6-311g**", "6-311g(d,p)", "6-311++g**", "def2-svp", "def2-svpd", "def2-tzvp", "def2-tzvpp", "def2-tzvpd", "def2-qzvp",
-    "cc-pvdz", "cc-pvtz", "cc-pvqz", "aug-cc-pvdz", "aug-cc-pvtz",
-)  # fmt: skip
+BASIS = re.compile(
+    r"(?<![a-z0-9+*\-])(?:sto-\dg|[36]-\d{2,3}\+{0,2}g(?:\*{1,2}|\([a-z0-9,]+\))?|(?:ma-)?def2-(?:svp|[tq]zvpp?)d?|"
+    r"(?:(?:d-)?aug-)?cc-pw?c?v[dtq56]z|pc(?:seg)?-\d|lanl2dz)(?![a-z0-9*(+])"
+)
+"""Families of basis sets; what PySCF has of them is checked with the job."""
+PREFIX = r"(?:td-?|tda-|ri-|u|ro)?"
+"""Words for how a method is used that programs write in front of it; an r is part of a name, as in RPBE."""
+PAIR = re.compile(r"(?<![\w/])([a-z][a-z0-9()-]*[a-z0-9)])\s?/\s?(?=[a-z0-9])")
+AS_IT_IS = (
+    r"as (it|they) (is|are)|as is\b|given geometry|geometry (given|i gave)|single[- ]point|without (optimi|relax)"
+)
 IONS = (
     (r"\bdication\b", 2),
     (r"\bdianion\b", -2),
@@ -105,12 +112,13 @@ def wanted_gates(sentence: str, molecules: Iterable[str], solvents: Iterable[str
         Gate("tasks", lambda value: _check_tasks(value, low)),
         Gate("solvent", lambda value: _check_named(value, "solvent", _solvent_in(low, liquids), low)),
         Gate("molecule", lambda value: _check_molecule(value, sentence, known)),
-        Gate("method", lambda value: _check_named(value, "method", _one_of(METHODS, low), low)),
-        Gate("basis", lambda value: _check_named(value, "basis", _one_of(BASES, low), low)),
+        Gate("method", lambda value: _check_named(value, "method", _methods(low), low)),
+        Gate("basis", lambda value: _check_named(value, "basis", _bases(low), low)),
         Gate("dispersion", lambda value: _check_named(value, "dispersion", _dispersion(low), low)),
         Gate("charge", lambda value: _check_number(value, "charge", _charge(low))),
         Gate("multiplicity", lambda value: _check_number(value, "multiplicity", _multiplicity(low))),
         Gate("states", lambda value: _check_number(value, "states", _states(low))),
+        Gate("excited_spin", lambda value: _check_spin(value, low)),
         Gate("temperature", lambda value: _check_number(value, "temperature", _temperature(low))),
     )
 
@@ -122,6 +130,9 @@ def _tasks(low: str) -> list[str]:
     # "free energy" and "excitation energy" are no energies by themselves.
     if "energy" in found and len(found) > 1 and not re.search(r"single[- ]point", low):
         found.remove("energy")
+    # Thermochemistry is that of a minimum; a structure that was built from a formula is none.
+    if "frequencies" in found and re.search(THERMOCHEMISTRY, low) and not re.search(AS_IT_IS, low):
+        found.append("optimize")
     return list(dict.fromkeys(found))
 
 
@@ -220,15 +231,22 @@ def _check_named(value: Wanted, field: str, told: list[str], low: str) -> Decisi
     return Decision(Ruling.ACCEPT, value, field)
 
 
-def _one_of(known: Iterable[str], low: str) -> list[str]:
-    """Return the known names in a text, the longest where they overlap."""
+def _methods(low: str) -> list[str]:
+    """Return the methods in a text: known ones, the longest where they overlap, else what stands before ``/BASIS``."""
+    low = low.replace("ω", "w")
     found: list[tuple[int, int, str]] = []
-    for name in sorted(known, key=len, reverse=True):
-        for match in re.finditer(rf"(?<![a-z0-9+*\-]){re.escape(name)}(?![a-z0-9*(+])", low.replace("ω", "w")):
+    for name in sorted(METHODS, key=len, reverse=True):
+        for match in re.finditer(rf"(?<![a-z0-9+*\-]){PREFIX}{re.escape(name)}(?![a-z0-9*(+])", low):
             if not any(a < match.end() and match.start() < b for a, b, _ in found):
                 found.append((*match.span(), name))
     names = dict.fromkeys(name for *_, name in found)
-    return ["hf" if name == "hartree-fock" else name for name in names]
+    if not names:
+        names = dict.fromkeys(match[1] for match in PAIR.finditer(low) if BASIS.match(low, match.end()))
+    return [{"hartree-fock": "hf", "rhf": "hf", "rb3lyp": "b3lyp"}.get(name, name) for name in names]
+
+
+def _bases(low: str) -> list[str]:
+    return list(dict.fromkeys(match.group() for match in BASIS.finditer(low)))
 
 
 def _dispersion(low: str) -> list[str]:
@@ -275,14 +293,27 @@ def _multiplicity(low: str) -> int | None:
 
 def _states(low: str) -> int | None:
     words = "|".join(WORDS)
+    kinds = "lowest|first|low-lying|vertical|excited|electronic|optical|valence|singlet|triplet|bright|dark"
     match = re.search(
-        rf"\b(\d+|{words})\b(?: \w+){{0,2}} (?:excited |electronic |singlet |triplet )*(?:states|roots|excitations|transitions)\b",
+        rf"\b(\d+|{words})\b(?: (?:{kinds}|of the|and))* "
+        r"(?:states?|roots?|excitations?|transitions?|excitation energ(?:y|ies))\b",
         low,
     )
     if not match:
         return None
     text = match.group(1)
     return int(text) if text.isdigit() else WORDS.index(text) + 1
+
+
+def _check_spin(value: Wanted, low: str) -> Decision[Wanted]:
+    told = {
+        spin for spin in ("singlet", "triplet") if re.search(rf"\b{spin}\b.{{0,24}}(states|excit|transitions)", low)
+    }
+    spin = "both" if len(told) == 2 else next(iter(told), None)
+    if spin == value.excited_spin:
+        return Decision(Ruling.ACCEPT, value, "excited_spin")
+    said = f"the sentence says {spin}" if spin else f"the sentence does not say {value.excited_spin}"
+    return _corrected(value, "excited_spin", {"excited_spin": spin}, said)
 
 
 def _temperature(low: str) -> float | None:

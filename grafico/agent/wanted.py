@@ -31,9 +31,10 @@ class Wanted(Model):
     """A calculation as a sentence asks for it. Only what the sentence states; null for the rest."""
 
     tasks: tuple[Task, ...] = Field(
+        max_length=6,
         description="energy: energy at the given geometry; optimize: relax the geometry; frequencies: vibrations and "
         "thermochemistry; excited_states: excited states of one geometry; analysis: charges, dipole, orbitals; "
-        "ensemble_spectrum: UV/Vis absorption spectrum averaged over conformers"
+        "ensemble_spectrum: UV/Vis absorption spectrum averaged over conformers",
     )
     molecule: str = Field(description="name or SMILES of the molecule, exactly as the sentence has it; empty if none")
     charge: int | None = Field(default=None, description="total charge, if stated")
@@ -43,6 +44,9 @@ class Wanted(Model):
     dispersion: str | None = Field(default=None, description="dispersion correction such as D3BJ or D4, if stated")
     solvent: str | None = Field(default=None, description="solvent, if stated")
     states: int | None = Field(default=None, description="number of excited states, if stated")
+    excited_spin: Literal["singlet", "triplet", "both"] | None = Field(
+        default=None, description="spin of the excited states, if stated"
+    )
     temperature: float | None = Field(default=None, description="temperature in kelvin, if stated")
 
 
@@ -91,11 +95,18 @@ def _single(wanted: Wanted, molecule: dict[str, Any], level: dict[str, Any]) -> 
     if wanted.solvent:
         level["solvent"] = {"name": wanted.solvent}
     request: dict[str, Any] = {"molecule": molecule, "tasks": list(dict.fromkeys(tasks)), "level": level}
-    if "tddft" in tasks and wanted.states is not None:
-        request["excited_states"] = {"roots": wanted.states}
+    if "tddft" in tasks and (excited := _excited(wanted)):
+        request["excited_states"] = excited
     if wanted.temperature is not None:
         request["temperature"] = wanted.temperature
     return request
+
+
+def _excited(wanted: Wanted) -> dict[str, Any]:
+    found: dict[str, Any] = {} if wanted.states is None else {"roots": wanted.states}
+    if wanted.excited_spin in {"triplet", "both"}:
+        found |= {"triplets": True, "singlets": wanted.excited_spin == "both"}
+    return found
 
 
 def _ensemble(wanted: Wanted, molecule: dict[str, Any], level: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +114,8 @@ def _ensemble(wanted: Wanted, molecule: dict[str, Any], level: dict[str, Any]) -
     if wanted.solvent:
         label = "".join(c if c.isalnum() else "-" for c in wanted.solvent)
         request["environments"] = [{"name": label, "solvent": wanted.solvent}]
-    if wanted.states is not None:
-        request["excited_states"] = {"roots": wanted.states}
+    if excited := _excited(wanted):
+        request["excited_states"] = excited
     if "frequencies" in wanted.tasks:
         request["frequencies"] = True
     if wanted.temperature is not None:

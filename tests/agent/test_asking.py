@@ -88,6 +88,52 @@ def test_ions_states_and_temperatures_are_read_from_the_words():
     assert asked.job["input"]["temperature"] == 77.0
 
 
+def empty(sentence: str):
+    """Return what gates alone make of a sentence."""
+    filled = {**NOTHING, "tasks": [], "molecule": ""}
+    return read(sentence, {"kind": "unclear"}, filled)[0].job["input"]
+
+
+@pytest.mark.parametrize(
+    ("said", "method", "basis"),
+    [
+        ("optimize water with UPBE0/def2-TZVP", "pbe0", "def2-tzvp"),
+        ("excited states of water, TD-PBE0/aug-cc-pVDZ", "pbe0", "aug-cc-pvdz"),
+        ("optimize water with MN15/6-311++G(d,p)", "mn15", "6-311++g(d,p)"),
+        ("optimize water, rpbe / pcseg-1", "rpbe", "pcseg-1"),
+        ("optimize water, UHF/6-31+G(d)", "hf", "6-31+g(d)"),
+        ("relaxed water at r2SCAN/ma-def2-SVP", "r2scan", "ma-def2-svp"),
+    ],
+)
+def test_a_level_that_is_stated_is_never_replaced_by_the_default(said, method, basis):
+    level = empty(said)["level"]
+    assert (level["method"], level["basis"]) == (method, basis)
+
+
+def test_no_level_is_read_out_of_what_is_none():
+    level = empty("optimize water and give me the energy in kcal/mol and/or 6 states")["level"]
+    assert (level["method"], level["basis"]) == ("b3lyp", "def2-svp")
+
+
+@pytest.mark.parametrize(
+    ("said", "states"),
+    [
+        ("the lowest five vertical excitation energies of water", {"roots": 5}),
+        ("3 triplet states of water", {"roots": 3, "triplets": True, "singlets": False}),
+        ("ten singlet and triplet excitations of water", {"roots": 10, "triplets": True, "singlets": True}),
+        ("excited states of water at 300 K", None),
+    ],
+)
+def test_number_and_spin_of_excited_states_are_read_from_the_words(said, states):
+    assert empty(said).get("excited_states") == states
+
+
+def test_thermochemistry_is_that_of_a_minimum_unless_the_geometry_is_to_stay():
+    assert empty("Gibbs free energy of water")["tasks"] == ["optimize", "frequencies"]
+    assert empty("zero-point energy of water at the geometry given")["tasks"] == ["frequencies"]
+    assert empty("vibrational frequencies of water")["tasks"] == ["frequencies"]
+
+
 def test_a_conversion_is_computed_and_never_written_by_the_model(tmp_path):
     form = {"value": 3.3, "unit": "eV", "to": "nm"}
     asked, _ = read("how many nm are 3.2 eV?", {"kind": "compute"}, form)
