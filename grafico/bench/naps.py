@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from grafico.calculations import Model, Resources, WorkContext, calculation
+from grafico.calculations import Model, Outcome, Resources, WorkContext, calculation
 from grafico.graphs import Context, End, Graph, GraphState, Node
 
 __all__ = ["CROWD", "LANE", "CrowdState", "NapInput", "NapState", "Rested", "nap"]
@@ -70,6 +70,10 @@ class Tallied(Model):
     failed: int
 
 
+async def _went_well(_: str, outcome: Outcome[Any]) -> bool:
+    return outcome.ok
+
+
 Around = Callable[[int], AbstractAsyncContextManager[None]]
 
 
@@ -99,8 +103,8 @@ class Crowd(Node[CrowdState, Tallied]):
         for index, values in enumerate(ctx.state.batches):
             async with ctx.state.around(index):
                 members = {f"{value.number}": NapState(value=value) for value in values}
-                outcomes = await ctx.fan_out(LANE, members, limit=ctx.state.limit)
-            done = sum(outcome.ok for outcome in outcomes.values())
+                outcomes = await ctx.fan_out(LANE, members, limit=ctx.state.limit, fold=_went_well)
+            done = sum(bool(outcome) for outcome in outcomes.values())
             ctx.state.done += done
             ctx.state.failed += len(outcomes) - done
         return await ctx.route()
