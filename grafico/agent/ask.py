@@ -18,7 +18,7 @@ from grafico.control.audit import AuditLog
 from grafico.control.prompt import Message, corrections
 from grafico.control.schemas import describe_schema
 from grafico.control.settings import ModelSettings
-from grafico.errors import BadInput
+from grafico.errors import BadAnswer, BadInput
 from grafico.gates import Decision, Gate, Ruling
 
 __all__ = ["Asked", "Conversion", "Forms", "Knowing", "Looking", "Reader", "prompts_for"]
@@ -64,6 +64,13 @@ class Asked:
     """What the user has to say first; empty when all is clear."""
     notes: list[str] = field(default_factory=list)
     """What gates changed, and what was assumed."""
+
+
+BLANK: Mapping[type[Model], Model] = {
+    Sentence: Sentence(kind="unclear"),
+    Wanted: Wanted(tasks=(), molecule=""),
+}
+"""Forms that gates can work on although nobody filled them in."""
 
 
 class Forms(Protocol):
@@ -151,25 +158,34 @@ class Reader:
         messages = prompt_of(sentence, form)
         schema = form.model_json_schema()
         errors: tuple[str, ...] = ()
-        for left in reversed(range(1 + self.client.settings.corrections)):
-            answer = await self.client.ask(
-                [*messages, *corrections(errors)], schema, purpose="ask", where=what, repaired=bool(errors)
-            )
+        value: Model | None = None
+        notes: list[str] = []
+        for _ in range(1 + self.client.settings.corrections):
             try:
+                answer = await self.client.ask(
+                    [*messages, *corrections(errors)], schema, purpose="ask", where=what, repaired=bool(errors)
+                )
                 value = form.model_validate(_tidied(answer, form))
+                break
+            except BadAnswer as error:
+                errors = (error.message,)
                 break
             except ValidationError as error:
                 errors = tuple(
                     f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
                     for item in error.errors(include_url=False, include_context=False)[:5]
                 )
-                if not left:
-                    return Asked("unclear", question=f"I did not understand the {what}: please say it differently.")
+        if value is None:
+            if form not in BLANK:
+                return Asked("unclear", question=f"I did not understand the {what}: please say it differently.")
+            # What the words of the sentence mean to the gates does not need the model.
+            value = BLANK[form]
+            notes = [f"the model filled in no {what} ({errors[0]}); the sentence's own words count"]
         disposed, decisions = self.audit.dispose(
             gates, value, agent=self.client.settings.model, asked=f"{what}: {sentence[:200]}",
             shown=value.model_dump(mode="json"),
         )  # fmt: skip
-        return Asked("unclear", form=disposed, question=_question(decisions), notes=_notes(decisions))
+        return Asked("unclear", form=disposed, question=_question(decisions), notes=notes + _notes(decisions))
 
 
 def prompts_for(sentence: str) -> list[list[Message]]:

@@ -134,6 +134,16 @@ def test_thermochemistry_is_that_of_a_minimum_unless_the_geometry_is_to_stay():
     assert empty("vibrational frequencies of water")["tasks"] == ["frequencies"]
 
 
+def test_a_model_that_fills_in_nothing_leaves_what_the_words_mean():
+    asked, requests = read("relax formaldehyde with PBE0/def2-TZVP", says("I am afraid I cannot do that."))
+    assert asked.job["input"]["molecule"] == {"name": "formaldehyde"}
+    assert asked.job["input"]["level"]["method"] == "pbe0"
+    assert any("the sentence's own words count" in note for note in asked.notes)
+    assert len(requests) == 6
+    asked, _ = read("what about it?", says("I am afraid I cannot do that."))
+    assert "I can do" in asked.question
+
+
 def test_a_conversion_is_computed_and_never_written_by_the_model(tmp_path):
     form = {"value": 3.3, "unit": "eV", "to": "nm"}
     asked, _ = read("how many nm are 3.2 eV?", {"kind": "compute"}, form)
