@@ -32,6 +32,7 @@ from grafico.units import convert
 __all__ = ["EmptyForms", "GivenForms", "bench", "is_right", "meaning_of", "read_sentences"]
 
 TEMPERATURE = 298.15
+TIMES = {"timeout_s": 240.0, "patience_s": 600.0, "tries": 2, "corrections": 1, "max_tokens": 200}
 FORMS = {form.__name__: form for form in (Wanted, Conversion, Looking, Knowing)}
 EMPTY: Mapping[str, Mapping[str, Json]] = {
     "Sentence": {"kind": "unclear"},
@@ -104,7 +105,7 @@ def bench(models: Sequence[str], api_base: str | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {"sentences": len(sentences), "gates with an empty form": _share(alone)}
     for name in models:
         with serving(name, api_base) as which:
-            settings = ModelSettings.model_validate({"timeout_s": 240.0, "patience_s": 600.0, "tries": 2, **which})
+            settings = ModelSettings.model_validate({**TIMES, **which})
             found[Path(name).name] = asyncio.run(_model(settings, sentences))
     return found
 
