@@ -174,6 +174,7 @@ async def run_job(job: Mapping[str, Json], desk: Desk) -> Json:
     -------
     The run, its path, status, counts, failures and a short result.
     """
+    from grafico.cluster.here import check_here
     from grafico.jobs.cancel import cancel
     from grafico.jobs.launch import create_run, start
     from grafico.jobs.plan import admit
@@ -181,6 +182,7 @@ async def run_job(job: Mapping[str, Json], desk: Desk) -> Json:
     from grafico.runs import read_run
 
     with prepared(job, desk) as ready:
+        check_here(ready.profile)
         admit(ready)
         run = create_run(ready, desk.runs)
     desk.progress(0.0, None, f"run {run.name}")

@@ -176,6 +176,7 @@ def _print(tool: str, said: Any) -> None:
 
 def _job(asked: "Asked", desk: "Desk", *, yes: bool, dry_run: bool, save: Path | None, as_json: bool) -> None:
     from grafico.agent.running import job_text, prepared
+    from grafico.cluster.here import check_here
     from grafico.jobs.plan import admit, make_plan
 
     assert asked.job is not None
@@ -215,6 +216,7 @@ def _job(asked: "Asked", desk: "Desk", *, yes: bool, dry_run: bool, save: Path |
         if not yes and not _agreed():
             say("nothing was run")
             raise typer.Exit(DONE)
+        check_here(ready.profile)
         admit(ready)
         from grafico.cli.run import _carry_out, near
         from grafico.jobs.launch import create_run, start

@@ -73,8 +73,10 @@ def run(
     if dry_run:
         _dry_run(prepared, as_json=as_json)
         return
+    from grafico.cluster.here import check_here
     from grafico.jobs.plan import admit
 
+    check_here(prepared.profile)
     admit(prepared)
     made = create_run(prepared, runs_dir, folder)
     if not quiet:

@@ -9,13 +9,13 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grafico.cluster.fleet import HostView, PoolStatus
+from grafico.cluster.here import check_here
 from grafico.cluster.profile import Profile
 from grafico.cluster.slurm.nodes import expand, gpus_by_node
 from grafico.cluster.slurm.script import host_command, log_of_host
@@ -101,15 +101,7 @@ class AllocationFleet:
         """
         self._job = self._environ.get("SLURM_JOB_ID", "")
         listed = self._environ.get("SLURM_JOB_NODELIST") or self._environ.get("SLURM_NODELIST", "")
-        if not self._job or not listed:
-            raise ProfileError(
-                f"the profile {self._profile.name!r} takes the nodes of a Slurm allocation, and we are in none",
-                hint="start it in one: `grafico submit JOB`, `sbatch slurm/run.sbatch JOB`, or `salloc`",
-            )
-        if shutil.which("srun", path=self._environ.get("PATH")) is None:
-            raise ProfileError(
-                f"srun is not on the PATH in Slurm job {self._job}", hint="it starts the hosts; add it in `setup`"
-            )
+        check_here(self._profile, self._environ)
         try:
             nodes = expand(listed)
         except ValueError as error:

@@ -7,7 +7,6 @@ here: its own clusters know one kind of worker, log a refused submission and wai
 import asyncio
 import importlib.util
 import logging
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grafico.cluster.fleet import HostView, PoolStatus
+from grafico.cluster.here import check_here
 from grafico.cluster.layout import lay_out
 from grafico.cluster.placement import Pending
 from grafico.cluster.profile import Profile
@@ -107,11 +107,7 @@ class ElasticFleet:
         ProfileError
             Slurm is not there, or would refuse a job of some pool; nothing is left in the queue.
         """
-        if shutil.which("sbatch") is None:
-            raise ProfileError(
-                f"the profile {self._profile.name!r} submits jobs to Slurm, and sbatch is not there",
-                hint="start it on a login node of the cluster",
-            )
+        check_here(self._profile)
         (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
         left = await asyncio.to_thread(cancel_left, self._folder)
         if left:
