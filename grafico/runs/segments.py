@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -33,6 +34,10 @@ class Tail(NamedTuple):
 
     epoch: int
     size: int
+
+
+SHARED = 24
+"""Length up to which texts of the journal are kept once."""
 
 
 class Entry(NamedTuple):
@@ -158,7 +163,7 @@ def parse(data: bytes, epoch: int, *, first: int = 0, path: str) -> tuple[list[E
         if zlib.crc32(body, number) != int(match[2], 16):
             raise damaged(path, number + 1, "its checksum does not match")
         try:
-            content = json.loads(body)
+            content = _DECODER.decode(body.decode(errors="surrogatepass"))
         except ValueError as error:
             raise damaged(path, number + 1, str(error)) from error
         if number == 0 and not header_fits(content, epoch):
@@ -167,6 +172,17 @@ def parse(data: bytes, epoch: int, *, first: int = 0, path: str) -> tuple[list[E
         number += 1
         start = end + 1
     return entries, start
+
+
+def _shared(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a mapping that shares its keys and short texts with all others: lines are alike, and there may be many."""
+    return {
+        intern(name): intern(item) if type(item) is str and len(item) <= SHARED else item
+        for name, item in value.items()
+    }
+
+
+_DECODER = json.JSONDecoder(object_hook=_shared)
 
 
 def header_fits(content: Mapping[str, Any], epoch: int) -> bool:

@@ -1,6 +1,6 @@
 """A run as others see it: read without a lock, while it runs or after."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from grafico.runs.lock import Holder, read_holder
 from grafico.runs.paths import RunPaths
 from grafico.runs.replay import Fact, Place, lane_of, member_of
 from grafico.runs.run import Manifest, Run, RunStatus, read_manifest
-from grafico.runs.segments import JournalRead, Tail, parse, read_journal
+from grafico.runs.segments import Entry, JournalRead, Tail, parse, read_journal
 from grafico.runs.story import StoryEvent
 
 __all__ = ["Counts", "LaneView", "RunView", "RunWatcher", "read_run"]
@@ -180,11 +180,20 @@ class RunWatcher:
 
     def _start_over(self, read: JournalRead) -> None:
         """Read everything: at first, and when a controller came whose segment may have cut off what was read before."""
-        self._chronicle = Chronicle()
-        self._chronicle.add(read.entries)
         self._problems = list(read.problems)
         self._tail = read.tail
         self._number = len(read.segments[-1].entries) if read.segments else 0
+        for segment in read.segments:
+            segment.entries.clear()
+        self._chronicle = Chronicle()
+        self._chronicle.add(_drained(read.entries))
+
+
+def _drained(entries: list[Entry]) -> Iterator[Entry]:
+    """Yield entries, and let each go: the chronicle keeps what it needs of it, and there may be many."""
+    entries.reverse()
+    while entries:
+        yield entries.pop()
 
 
 def read_run(path: Path | str) -> RunView:
