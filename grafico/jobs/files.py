@@ -15,9 +15,9 @@ from pydantic.fields import FieldInfo
 
 from grafico.errors import JobError
 from grafico.jobs.document import Document, Place
-from grafico.jobs.problems import dotted
+from grafico.jobs.problems import dotted, shortened
 
-__all__ = ["check_files", "copy_files", "files_of", "freeze_files", "rename_files", "resolve_files"]
+__all__ = ["check_files", "copy_files", "expanded", "files_of", "freeze_files", "rename_files", "resolve_files"]
 
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
@@ -54,7 +54,15 @@ def _names_file(field: FieldInfo, value: object) -> bool:
 
 def resolve_files(request: RequestT, base: Path) -> RequestT:
     """Return the request with relative paths taken from ``base``."""
-    return _mapped(request, lambda path: base / path.expanduser())
+    return _mapped(request, lambda path: base / expanded(path))
+
+
+def expanded(path: Path) -> Path:
+    """Return a path with ``~`` spelled out; as it is where there is no such user."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 def check_files(request: BaseModel, document: Document, prefix: Place = ("input",)) -> None:
@@ -67,9 +75,15 @@ def check_files(request: BaseModel, document: Document, prefix: Place = ("input"
     """
     for place, path in files_of(request, prefix):
         spot = ", ".join(part for part in (document.position(place), dotted(place)) if part)
-        if path.is_dir():
+        try:
+            is_folder, is_file = path.is_dir(), path.is_file()
+        except OSError as error:  # a name that is too long, or a folder that may not be looked into
+            raise JobError(
+                f"{document.where}, {spot}: {shortened(str(path), 200)} cannot be read: {error.strerror}"
+            ) from None
+        if is_folder:
             raise JobError(f"{document.where}, {spot}: {path} is a directory", hint="name a file in it")
-        if not path.is_file():
+        if not is_file:
             near = _nearest(path)
             raise JobError(
                 f"{document.where}, {spot}: there is no file {path}",

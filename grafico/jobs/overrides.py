@@ -32,7 +32,8 @@ def parse_place(key: str) -> Place | None:
 def parse_override(text: str) -> tuple[Place, Json]:
     """Read ``input.levels[0].basis=def2-SVP``; the value is YAML.
 
-    What the matrix of a sweep varies has a dotted path for a key: ``matrix.input.level.basis=[def2-svp, def2-tzvp]``.
+    What the matrix of a sweep varies has a dotted path for a key: ``matrix.input.level.basis=[def2-svp, def2-tzvp]``;
+    so has what a member that is added or left out says: ``include[0].input.level.basis=def2-svp``.
 
     Raises
     ------
@@ -51,6 +52,8 @@ def parse_override(text: str) -> tuple[Place, Json]:
         )
     if place[0] == "matrix" and len(place) > 1:
         place = ("matrix", dotted(place[1:]))
+    elif place[0] in {"include", "exclude"} and len(place) > 2:
+        place = (*place[:2], dotted(place[2:]))
     where = f"--set {shortened(key.strip())}"
     try:
         return place, parse_yaml(value, where)[0]

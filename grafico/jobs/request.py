@@ -1,16 +1,19 @@
 """From the input of a job to the request of its graph: validated, its files found, and checked by the graph itself."""
 
 import re
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from grafico.errors import BadInput, MoleculeError
+from grafico.calculations import Json
+from grafico.errors import BadInput, JobError, MoleculeError
 from grafico.jobs.catalog import blame
-from grafico.jobs.document import Document
+from grafico.jobs.document import Document, Place
 from grafico.jobs.files import check_files, resolve_files
-from grafico.jobs.problems import explain_errors
+from grafico.jobs.problems import dotted, explain_errors
 from grafico.jobs.provenance import store_of
 from grafico.jobs.schema import Job
 
@@ -59,11 +62,28 @@ def validate_request(job: Job, graph: Any, document: Document) -> BaseModel:
     request_type: type[BaseModel] = graph.request_type
     try:
         with blame(job.graph, "the request model"):
-            return request_type.model_validate(document.data["input"])
+            request = request_type.model_validate(document.data["input"])
     except ValidationError as error:
         raise explain_errors(error, document, request_type, ("input",)) from None
     except BadInput as error:
         raise type(error)(f"{document.where}, input: {error.message}", hint=error.hint) from None
+    if (found := next(_not_finite(request.model_dump(mode="json"), ("input",)), None)) is not None:
+        place, value = found
+        spot = ", ".join(part for part in (document.position(place), dotted(place)) if part)
+        raise JobError(f"{document.where}, {spot}: must be a finite number, came {value}", hint="give one that is")
+    return request
+
+
+def _not_finite(value: Json, place: Place) -> Iterator[tuple[Place, float]]:
+    """Yield each number that no file of a run can hold: a model may take the text ``inf`` for one."""
+    if isinstance(value, float) and not isfinite(value):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_finite(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _not_finite(item, (*place, index))
 
 
 def _spot(error: BadInput, document: Document) -> str:

@@ -76,7 +76,7 @@ def test_values_come_from_files_and_tables(job: Write, bench: Path) -> None:
         (0.0, "square"),
         (2.0, "square"),
     ]
-    assert cells(found)[0] == {"case": "one-two", "sleep_s": 1.5, "part.method": "cube"}
+    assert cells(found)[0] == {"case": "one, two", "sleep_s": 1.5, "part.method": "cube"}
     assert keys(job(extra="matrix:\n  input.sleep_s: {csv: cases.csv, column: seconds}\n")) == ["1.5", "null", "2"]
 
 

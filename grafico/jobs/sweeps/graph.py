@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from grafico.calculations import Failure, Json, Model, Outcome
 from grafico.errors import MissingExtra
 from grafico.graphs import Context, End, Graph, GraphState, Members, Node
-from grafico.jobs.catalog import blame
+from grafico.jobs.catalog import blame, said
 from grafico.jobs.schema import Job
 from grafico.jobs.sweeps.plot import draw
 from grafico.jobs.sweeps.roster import Roster
@@ -104,13 +104,18 @@ class MakeTable(Node[SweepState, SweepResult]):
         state = ctx.state
         choice = state.job.table
         table = await ctx.thread(sweep_table, state.roster, state.ends)
-        files, notes = {"table.csv": await ctx.thread(table.as_csv)}, []
+        files, notes = {"table.csv": await ctx.thread(table.as_csv)}, list[str]()
         if choice.parquet:
             try:
                 files["table.parquet"] = await ctx.thread(table.as_parquet)
             except MissingExtra as error:
                 notes.append(f"no table.parquet: {error.message}; {error.hint}")
-        picture = await ctx.thread(draw, table, choice.plot, state.job.name)
+            except Exception as error:  # noqa: BLE001 - whatever it stumbles over, the table is there
+                notes.append(f"no table.parquet: {said(error)}")
+        try:
+            picture = await ctx.thread(draw, table, choice.plot, state.job.name)
+        except Exception as error:  # noqa: BLE001 - whatever it stumbles over, the table is there
+            picture = f"no picture: {said(error)}"
         if isinstance(picture, bytes):
             files["table.png"] = picture
         elif picture:

@@ -163,8 +163,8 @@ def load_sweep(
         if say is not None and time.monotonic() - told > TELL_S:
             told = time.monotonic()
             say(f"checking members: {number} of {len(expansion.members)}")
-        own = member.put_into(document)
         try:
+            own = member.put_into(document)
             request = read_request(job, graph, own, folder)
             digest = _digest(request)
             if digest in refused:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from grafico.jobs.document import Document, Place
 from grafico.jobs.overrides import parse_place
 from grafico.jobs.problems import did_you_mean, dotted, shortened
 from grafico.jobs.sweeps.sources import SOURCES, csv_rows, matching_files
+from grafico.jobs.sweeps.table import OWN
 
-__all__ = ["Axis", "Change", "Point", "column_of", "input_place", "mapping_point", "read_axes", "slug"]
+__all__ = ["Axis", "Change", "Point", "axis_column", "column_of", "input_place", "mapping_point", "read_axes", "slug"]
 
 LONGEST_LABEL = 40
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
@@ -39,12 +41,14 @@ class Point:
     values: Mapping[str, Json]
     """Its part of a member's row, by column; without what the label stands for."""
     labelled: tuple[str, ...] = ()
-    """Columns in which the label stands."""
+    """Columns in which the name stands, or the label where it has none."""
+    name: str = ""
+    """What the job file, or the table of values, calls it; the label is made from that."""
 
     @property
     def cells(self) -> dict[str, Json]:
         """Its part of a member's row, by column."""
-        return dict.fromkeys(self.labelled, self.label) | dict(self.values)
+        return dict.fromkeys(self.labelled, self.name or self.label) | dict(self.values)
 
 
 @dataclass(frozen=True)
@@ -113,17 +117,18 @@ def _points(key: str, value: Json, document: Document, folder: Path) -> Iterator
     named = isinstance(value, Mapping)
     items = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value)) if _is_list(value) else None
     if not items:
-        came = "an empty list" if items is not None else f"the single value {shortened(str(value))!r}"
+        single = "nothing (null)" if value is None else f"the single value {shortened(str(value))!r}"
+        came = "an empty list" if items is not None else single
         raise JobError(f"{where}: expected a list of values, came {came}", hint="write the values as [a, b]")
     for index, item in items:
         spot = document.position(("matrix", key, index))
-        label = slug(str(index)) if named else ""
+        name = str(index) if named else None
         if place is not None:
-            label = label or label_of(item)
-            yield _point(label, (Change(place, item, spot),))
+            label = label_of(item) if name is None else slug(name)
+            yield _point(label, (Change(place, item, spot),), name=name or "")
         else:
             at = _where(document, key, index)
-            yield mapping_point(item, document, ("matrix", key, index), at, label=label, axis=key)
+            yield mapping_point(item, document, ("matrix", key, index), at, name=name, axis=key)
 
 
 _JOB_KEYS = frozenset({"name", "description", "graph", "cluster", "knowledge", "on_version_change", "seed", "table"})
@@ -133,7 +138,9 @@ def _is_list(value: Json) -> bool:
     return isinstance(value, (list, tuple))
 
 
-def mapping_point(item: Json, document: Document, base: Place, where: str, *, label: str = "", axis: str = "") -> Point:
+def mapping_point(
+    item: Json, document: Document, base: Place, where: str, *, name: str | None = None, axis: str = ""
+) -> Point:
     """Return the point of a mapping from places of the input to values.
 
     Parameters
@@ -142,7 +149,7 @@ def mapping_point(item: Json, document: Document, base: Place, where: str, *, la
         Where it stands in the document.
     where
         The same, for messages.
-    label
+    name
         Its name, where it has one.
     axis
         Column for that name.
@@ -158,22 +165,20 @@ def mapping_point(item: Json, document: Document, base: Place, where: str, *, la
             hint="for example {input.level.method: hf, input.level.basis: sto-3g}",
         )
     changes = []
-    for name, value in item.items():
-        place = input_place(str(name))
+    for key, value in item.items():
+        place = input_place(str(key))
         if place is None:
-            raise JobError(
-                f"{where}: {name!r} is no place of the input{did_you_mean(f'input.{name}', [f'input.{name}'])}"
-            )
-        changes.append(Change(place, value, document.position((*base, str(name)))))
-    label = label or slug("-".join(label_of(value) for value in item.values()))
-    return _point(label, tuple(changes), (axis,) if axis else ())
+            raise JobError(f"{where}: {key!r} is no place of the input{did_you_mean(f'input.{key}', [f'input.{key}'])}")
+        changes.append(Change(place, value, document.position((*base, str(key)))))
+    label = slug("-".join(label_of(value) for value in item.values()) if name is None else name)
+    return _point(label, tuple(changes), (axis_column(axis),) if axis else (), name=name or "")
 
 
-def _point(label: str, changes: tuple[Change, ...], labelled: tuple[str, ...] = ()) -> Point:
-    """Return a point whose row shows each scalar that it changes, and its label for anything larger."""
+def _point(label: str, changes: tuple[Change, ...], labelled: tuple[str, ...] = (), *, name: str = "") -> Point:
+    """Return a point whose row shows each scalar that it changes, and its name or label for anything larger."""
     values = {column_of(change.place): change.value for change in changes if is_scalar(change.value)}
     larger = (column_of(change.place) for change in changes if not is_scalar(change.value))
-    return Point(label, changes, values, (*labelled, *larger))
+    return Point(label, changes, values, (*labelled, *larger), name)
 
 
 def _from_files(
@@ -195,14 +200,17 @@ def _from_files(
         return
     columns = _columns(place, source, where)
     naming = source.get("name")
-    wanted = [*columns.values(), *([naming] if isinstance(naming, str) and naming not in columns.values() else [])]
+    if naming is not None and not isinstance(naming, str):
+        raise JobError(f"{where}: name must be a column of the table, came {shortened(str(naming))!r}")
+    wanted = [*columns.values(), *([naming] if naming is not None and naming not in columns.values() else [])]
     for row in csv_rows(source["csv"], wanted, folder, where):
         at = f"{source['csv']} line {row.line}"
         changes = tuple(
             Change(target, row.values[column], at) for target, column in columns.items() if column in row.values
         )
-        given = row.values.get(naming) if isinstance(naming, str) else next(iter(row.values.values()), None)
-        yield _point(label_of(given), changes, () if place is not None else (key,))
+        given = row.values.get(naming) if naming is not None else next(iter(row.values.values()), None)
+        name = "" if naming is None or given is None else given if isinstance(given, str) else json.dumps(given)
+        yield _point(label_of(given), changes, () if place is not None else (axis_column(key),), name=name)
 
 
 def _columns(place: Place | None, source: Mapping[str, Json], where: str) -> dict[Place, str]:
@@ -234,8 +242,14 @@ def input_place(key: str) -> Place | None:
 
 
 def column_of(place: Place) -> str:
-    """Return the column of a place: its dotted path below ``input``."""
-    return dotted(place[1:]) or "input"
+    """Return the column of a place: its dotted path below ``input``; with that where a table has such a column itself."""
+    name = dotted(place[1:]) or "input"
+    return f"input.{name}" if name in OWN else name
+
+
+def axis_column(name: str) -> str:
+    """Return the column in which the names of an axis stand."""
+    return f"matrix.{name}" if name in OWN else name
 
 
 def is_scalar(value: Json) -> bool:
@@ -253,8 +267,9 @@ def label_of(value: Json) -> str:
 
 
 def slug(text: str) -> str:
-    """Return a text as a part of a key."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", text)
+    """Return a text as a part of a key; letters with marks lose them."""
+    letters = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", letters)
     return re.sub(r"-{2,}", "-", plain).strip("-.")[:LONGEST_LABEL].strip("-.") or "x"
 
 

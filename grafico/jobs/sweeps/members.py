@@ -1,5 +1,6 @@
 """The members of a sweep: every combination of its matrix, less what is excluded, and those that are added."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from grafico.calculations import Json
 from grafico.errors import BadInput, JobError
 from grafico.jobs.document import Document, Place
 from grafico.jobs.overrides import put
-from grafico.jobs.problems import did_you_mean, shortened
+from grafico.jobs.problems import did_you_mean, dotted, shortened
 from grafico.jobs.schema import Job
-from grafico.jobs.sweeps.matrix import Axis, Point, column_of, input_place, mapping_point, read_axes, slug
+from grafico.jobs.sweeps.matrix import Axis, Point, axis_column, column_of, input_place, mapping_point, read_axes
 
 __all__ = ["MAX_MEMBERS", "MAX_OVER_SHARDS", "Expansion", "Member", "Shard", "expand"]
 
@@ -134,7 +135,24 @@ def expand(job: Job, document: Document, folder: Path, shard: Shard | None = Non
     steps = [point for axis in axes for point in axis.points] + [point for _, point in added]
     columns: dict[str, Place] = dict.fromkeys((name for point in steps for name in point.cells), ())
     columns |= {column_of(change.place): change.place for point in steps for change in point.changes}
+    _no_column_twice(axes, added, document)
     return Expansion(axes, tuple(chosen), total, columns)
+
+
+def _no_column_twice(axes: Sequence[Axis], added: Sequence[tuple[str, Point]], document: Document) -> None:
+    """Refuse an axis whose names would stand in the column of what another one, or a member that is added, varies."""
+    for axis in axes:
+        others = [point for other in axes if other is not axis for point in other.points] + [
+            point for _, point in added
+        ]
+        places = {column_of(change.place): change.place for point in others for change in point.changes}
+        if input_place(axis.name) is None and (place := places.get(axis_column(axis.name))) is not None:
+            spot = document.position(("matrix", axis.name))
+            raise JobError(
+                f"{document.where}{f', {spot}' if spot else ''}, matrix.{axis.name}: the table would have two columns of "
+                f"this name, since {dotted(place)} varies as well",
+                hint="give this key of the matrix another name",
+            )
 
 
 def _everything(
@@ -191,7 +209,7 @@ def _added(index: int, item: Mapping[str, Json], document: Document) -> tuple[st
     where = f"{document.where}{_spot(document, 'include', index)}"
     if name is not None and not isinstance(name, (str, int, float)):
         raise JobError(f"{where}: name must be text, came {shortened(str(name))!r}")
-    point = mapping_point(given, document, ("include", index), where, label="" if name is None else slug(str(name)))
+    point = mapping_point(given, document, ("include", index), where, name=None if name is None else str(name))
     return point.label, point
 
 
@@ -200,6 +218,8 @@ def _hole(index: int, item: Mapping[str, Json], axes: Sequence[Axis], document: 
     where = f"{document.where}{_spot(document, 'exclude', index)}"
     if not item:
         raise JobError(f"{where}: it names nothing to leave out")
+    if not axes:
+        raise JobError(f"{where}: there is no matrix, so nothing can be left out of it", hint="leave exclude out")
     known = [axis.name for axis in axes]
     places: dict[Place, int] = {
         change.place: number for number, axis in enumerate(axes) for point in axis.points for change in point.changes
@@ -212,23 +232,34 @@ def _hole(index: int, item: Mapping[str, Json], axes: Sequence[Axis], document: 
             raise JobError(
                 f"{where}: the matrix has no {key!r}{did_you_mean(key, known)}", hint=f"it has {', '.join(known)}"
             )
-        labels = frozenset(
-            point.label for point in axes[number].points if any(_means(given, point, place) for given in _each(value))
-        )
-        if not labels:
-            raise JobError(f"{where}: {key} has no value {shortened(str(value))!r} in the matrix")
+        labels: frozenset[str] = frozenset()
+        for given in _each(value, axes[number].points):
+            meant = _meant(given, axes[number].points, place, by_name=key in known)
+            if not meant:
+                raise JobError(f"{where}: {key} has no value {shortened(str(given))!r} in the matrix")
+            labels |= meant
         found[number] = found[number] & labels if number in found else labels
     return found
 
 
-def _each(value: Json) -> Sequence[Json]:
-    return value if isinstance(value, list) else [value]
+def _each(value: Json, points: Sequence[Point]) -> Sequence[Json]:
+    """Return what is left out, one by one; a list may be one of the values."""
+    if not isinstance(value, (list, tuple)) or any(_gives(point, value, None) for point in points):
+        return [value]
+    return value
 
 
-def _means(value: Json, point: Point, place: Place | None) -> bool:
-    """Whether what is left out is this point: by its label, or by a value that it gives (to the place named)."""
-    if isinstance(value, str) and value == point.label:
-        return True
+def _meant(value: Json, points: Sequence[Point], place: Place | None, *, by_name: bool) -> frozenset[str]:
+    """Return the labels of the points that are left out: those of this name; else of this value; else of this label."""
+    text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, (int, float)) else None
+    named = [point for point in points if by_name and point.name and point.name == text]
+    valued = [point for point in points if _gives(point, value, place)]
+    labelled = [point for point in points if by_name and point.label == text]
+    return frozenset(point.label for point in named or valued or labelled)
+
+
+def _gives(point: Point, value: Json, place: Place | None) -> bool:
+    """Whether a point gives a value, to the place named if one is."""
     return any(
         change.value == value and isinstance(change.value, bool) == isinstance(value, bool)
         for change in point.changes

@@ -1,6 +1,7 @@
 """A picture of a sweep's table: one column over the matrix, where that has numbers to show."""
 
 import io
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
@@ -70,6 +71,12 @@ def _is_number(value: Json) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _plain(text: str) -> str:
+    """Return a text that is no formula to matplotlib, and that a legend does not leave out."""
+    shown = text.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
 def _picture(rows: list[dict[str, Json]], column: str, across: str, others: list[str], title: str) -> bytes:
     from matplotlib.figure import Figure
 
@@ -79,7 +86,7 @@ def _picture(rows: list[dict[str, Json]], column: str, across: str, others: list
     names = list(dict.fromkeys(str(row.get(across)) for row in rows))
     groups: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        label = ", ".join(str(row.get(name)) for name in others)
+        label = _plain(", ".join(str(row.get(name)) for name in others))
         x = float(row[across]) if numeric else float(names.index(str(row.get(across))))
         groups.setdefault(label, []).append((x, float(row[column])))
     for label, points in groups.items():
@@ -87,14 +94,19 @@ def _picture(rows: list[dict[str, Json]], column: str, across: str, others: list
         axes.plot(xs, ys, marker="o", linestyle="-" if numeric else "", label=label or None)
     if not numeric:
         shown = list(range(0, len(names), max(1, -(-len(names) // MAX_TICKS))))
-        axes.set_xticks(shown, [names[index][:24] for index in shown], rotation=45 if len(shown) > 6 else 0, ha="right")
-    axes.set_xlabel(across)
-    axes.set_ylabel(column)
+        axes.set_xticks(
+            shown, [_plain(names[index][:24]) for index in shown], rotation=45 if len(shown) > 6 else 0, ha="right"
+        )
+    axes.set_xlabel(_plain(across))
+    axes.set_ylabel(_plain(column))
     axes.set_title(title)
     axes.ticklabel_format(axis="y", useOffset=False)
     axes.grid(visible=True, alpha=0.3)
     if 1 < len(groups) <= MAX_LINES:
-        axes.legend(title=", ".join(others), fontsize="small")
+        axes.legend(title=_plain(", ".join(others)), fontsize="small")
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
+    with warnings.catch_warnings():
+        # A name that the font cannot write is no news: boxes stand for it, and the table has it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()

@@ -1,7 +1,9 @@
 """Values of a matrix that stand in other files: the names of files, and the columns of a table."""
 
 import csv
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from grafico.calculations import Json
 from grafico.errors import JobError
+from grafico.jobs.files import expanded
 from grafico.jobs.problems import did_you_mean, shortened
 
 __all__ = ["SOURCES", "Row", "csv_rows", "matching_files"]
@@ -41,7 +44,7 @@ def matching_files(patterns: Json, folder: Path, where: str) -> list[str]:
     Raises
     ------
     JobError
-        A pattern is no text, or nothing matches it.
+        A pattern is no text, nothing matches it, or a name that does is no UTF-8 text.
     """
     listed = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(item, str) and item for item in listed):
@@ -49,17 +52,76 @@ def matching_files(patterns: Json, folder: Path, where: str) -> list[str]:
                        hint='for example {files: "molecules/*.xyz"}')  # fmt: skip
     found: dict[str, None] = {}
     for pattern in listed:
-        written = str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern
-        found_here = glob(written, root_dir=folder, recursive=True)  # noqa: PTH207 - pathlib refuses absolute patterns
-        names = sorted(name for name in found_here if (folder / name).is_file())
+        names = sorted({name for name in _matches(str(expanded(Path(pattern))), folder) if _is_file(folder / name)})
+        if odd := next((name for name in names if not _is_text(name)), None):
+            raise JobError(
+                f"{where}: the name of {os.fsencode(odd)!r} is not UTF-8 text", hint="give the file another name"
+            )
         if not names:
             raise JobError(
-                f"{where}: no file matches {pattern!r} in {folder}", hint="patterns are relative to the job file"
+                f"{where}: no file matches {shortened(pattern)!r} in {folder}",
+                hint="patterns are relative to the job file",
             )
         found.update(dict.fromkeys(names))
         if len(found) > MAX_FILES:
             raise JobError(f"{where}: more than {MAX_FILES:,} files match", hint="split the sweep")
     return list(found)
+
+
+def _matches(pattern: str, folder: Path) -> Iterator[str]:
+    """Yield what a pattern matches; ``**`` are all folders below, each once however many links lead to it."""
+    parts = pattern.split("/")
+    if "**" not in parts:
+        yield from glob(pattern, root_dir=folder)  # noqa: PTH207 - pathlib refuses absolute patterns
+        return
+    at = parts.index("**")
+    head, tail = "/".join(parts[:at]) or ("/" if at else ""), "/".join(parts[at + 1 :]) or "*"
+    for base in glob(head, root_dir=folder) if head else [""]:  # noqa: PTH207
+        for inner in _folders(folder / base):
+            for name in _matches(tail, inner):
+                yield str(Path(base, inner.relative_to(folder / base), name))
+
+
+def _folders(top: Path) -> Iterator[Path]:
+    """Yield a folder and those below it, hidden ones left out; links come last, and may lead in circles."""
+    seen: set[tuple[int, int]] = set()
+    waiting, links = [top], list[Path]()
+    while waiting or links:
+        current = waiting.pop() if waiting else links.pop(0)
+        try:
+            about = current.stat()
+            if (about.st_dev, about.st_ino) in seen:
+                continue
+            seen.add((about.st_dev, about.st_ino))
+            with os.scandir(current) as entries:
+                inside = [entry for entry in entries if not entry.name.startswith(".") and _is_folder(entry)]
+        except OSError:
+            continue  # it is no folder, is gone, or may not be read
+        yield current
+        for entry in sorted(inside, key=lambda item: item.name, reverse=True):
+            (links if entry.is_symlink() else waiting).append(current / entry.name)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def csv_rows(name: Json, wanted: Sequence[str], folder: Path, where: str) -> Iterator[Row]:
@@ -72,9 +134,12 @@ def csv_rows(name: Json, wanted: Sequence[str], folder: Path, where: str) -> Ite
     """
     if not isinstance(name, str) or not name:
         raise JobError(f"{where}: csv must name a file, came {shortened(str(name))!r}")
-    path = folder / Path(name).expanduser()
+    path = folder / expanded(Path(name))
     try:
-        if path.stat().st_size > MAX_BYTES:
+        about = path.stat() if "\0" not in name else None
+        if about is None or not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise JobError(f"{where}: {shortened(name)} is no regular file", hint="name a file with a table")
+        if about.st_size > MAX_BYTES:
             raise JobError(f"{where}: {name} is larger than {MAX_BYTES // 2**20} MiB", hint="split the table")
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from _rows(csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ","), wanted, name, where)
@@ -82,7 +147,8 @@ def csv_rows(name: Json, wanted: Sequence[str], folder: Path, where: str) -> Ite
         raise JobError(f"{where}: {name} is not UTF-8 text", hint="save the file as UTF-8") from None
     except OSError as error:
         raise JobError(
-            f"{where}: {name} cannot be read: {error.strerror or error}", hint="paths are relative to the job file"
+            f"{where}: {shortened(name)} cannot be read: {error.strerror or error}",
+            hint="paths are relative to the job file",
         ) from None
     except csv.Error as error:
         raise JobError(f"{where}: {name} is no CSV file: {error}") from None

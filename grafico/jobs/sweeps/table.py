@@ -12,7 +12,13 @@ from grafico.errors import BadInput, MissingExtra
 from grafico.jobs.sweeps.rows import Row
 from grafico.jobs.tables import Table
 
-__all__ = ["LaneEnd", "SweepTable", "merged", "write_csv", "write_parquet"]
+__all__ = ["OWN", "LaneEnd", "SweepTable", "merged", "write_csv", "write_parquet"]
+
+OWN = frozenset({"member", "status", "failure", "message", "same as", "run"})
+"""Columns that every table has, or may have."""
+
+LARGEST = 2**63 - 1
+"""Parquet has no larger integers; a column that has is text."""
 
 SHOWN = 100
 """Rows that people are shown; the rest is in the file."""
@@ -66,8 +72,7 @@ class SweepTable:
 
     def _own(self, name: str) -> str:
         """Return the column of a result, where the matrix or the table itself has one of that name."""
-        taken = name in self.matrix or name in {"member", "status", "failure", "message", "same as", "run"}
-        return f"result {name}" if taken else name
+        return f"result {name}" if name in self.matrix or name in OWN else name
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -134,11 +139,16 @@ def _texts(cells: Sequence[Json]) -> list[str]:
 def _column(values: list[Json]) -> list[Any]:
     """Return the values of one column in one type: text where they are of several."""
     kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float}:
-        return [float(v) if float in kinds and v is not None else v for v in values]
-    if len(kinds) == 1 and kinds <= {bool, str}:
+    if kinds == {bool}:
         return values
-    return [None if value is None else str(value) for value in values]
+    if kinds <= {int, float} and all(not isinstance(v, int) or abs(v) <= LARGEST for v in values):
+        return [float(v) if float in kinds and v is not None else v for v in values]
+    return [None if value is None else _utf8(value) for value in values]
+
+
+def _utf8(value: Json) -> str:
+    """Return a text that UTF-8 can hold: names of files may have bytes in them that are no text."""
+    return str(value).encode(errors="replace").decode()
 
 
 def merged(tables: Mapping[str, SweepTable]) -> SweepTable:
