@@ -29,7 +29,9 @@ def table(
     from grafico.jobs.sweeps.table import merged, write_csv, write_parquet
 
     paths = list(dict.fromkeys(find(run, runs_dir) for run in runs))
-    whole = merged({path.name: standing_table(path) for path in paths})
+    names = [path.name for path in paths]
+    labels = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    whole = merged({label: standing_table(path) for label, path in zip(labels, paths, strict=True)})
     if csv is not None:
         write_csv(whole, csv)
     if parquet is not None:
@@ -41,4 +43,4 @@ def table(
         if path is not None:
             say(f"{len(whole.rows)} rows in {path}")
     if csv is None and parquet is None:
-        print_tables([whole.shown(", ".join(path.name for path in paths))], out())
+        print_tables([whole.shown(", ".join(labels))], out())
