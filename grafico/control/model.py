@@ -1,17 +1,24 @@
 """Routers that ask: a language model, and a chain in which rules stand behind it."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from grafico.calculations import Json
 from grafico.control.audit import AuditLog
 from grafico.control.client import ModelClient
 from grafico.control.prompt import route_messages
 from grafico.control.route_gates import route_gates
-from grafico.errors import GraphStopped, MissingExtra, ModelError
+from grafico.errors import GraphStopped, MissingExtra, ModelError, ModelUnavailable
 from grafico.gates import Ruling
 from grafico.graphs.protocols import Answered, RouteQuestion, Router
 
 __all__ = ["ChainRouter", "ModelRouter"]
+
+PATIENT = 3
+"""Questions in a row without an answer after which a model is left alone for a while."""
+FIRST_REST_S = 30.0
+LONGEST_REST_S = 600.0
 
 
 class ModelRouter:
@@ -72,14 +79,25 @@ class ChainRouter:
     ----------
     routers
         In order of preference; usually a model, then rules.
+    clock
+        Seconds that only grow.
+
+    Notes
+    -----
+    A model that gave no answer to three questions in a row is left alone for half a minute, and twice as long each time
+    that it still gives none, up to ten minutes: thousands of lanes must neither wait for it one after another nor
+    storm it.
     """
 
     name = "chain"
 
-    def __init__(self, routers: Sequence[Router]) -> None:
+    def __init__(self, routers: Sequence[Router], *, clock: Callable[[], float] = time.monotonic) -> None:
         self.routers = tuple(routers)
         self.passed: dict[str, str] = {}
         """Why routers were passed over last, by name."""
+        self._clock = clock
+        self._silent: Counter[str] = Counter()
+        self._rests: dict[str, float] = {}
 
     async def choose(self, question: RouteQuestion) -> Mapping[str, Json]:
         """Return the first answer, marked with who gave it.
@@ -91,6 +109,9 @@ class ChainRouter:
         """
         reasons: list[str] = []
         for router in self.routers:
+            if self._clock() < self._rests.get(router.name, 0.0):
+                reasons.append(f"{router.name}: left alone for a while: {self.passed[router.name]}")
+                continue
             try:
                 answer = await router.choose(question)
             except MissingExtra:
@@ -98,7 +119,10 @@ class ChainRouter:
             except (ModelError, GraphStopped) as error:
                 self.passed[router.name] = error.message
                 reasons.append(f"{router.name}: {error.message}")
+                if isinstance(error, ModelUnavailable):
+                    self._let_rest(router.name)
                 continue
+            self._silent[router.name] = 0
             if not reasons:
                 return Answered(answer, by=answer.by if isinstance(answer, Answered) else router.name)
             # Journalled like a model's word: a replay must not ask the model that was down now and is up then.
@@ -107,3 +131,12 @@ class ChainRouter:
                 marked["reasoning"] = f"{marked['reasoning']} ({'; '.join(reasons)})"
             return marked
         raise GraphStopped("; ".join(reasons) or "no router is configured")
+
+    def _let_rest(self, name: str) -> None:
+        self._silent[name] += 1
+        if (more := self._silent[name] - PATIENT) >= 0:
+            # Many lanes may find out at once; only the first of them lengthens the rest.
+            if self._clock() >= self._rests.get(name, 0.0):
+                self._rests[name] = self._clock() + min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** min(more, 10))
+            else:
+                self._silent[name] -= 1

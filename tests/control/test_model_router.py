@@ -240,6 +240,36 @@ def test_rules_stand_in_for_a_model_that_is_down(tmp_path):
             asked.choose(question(), chain=True)
 
 
+def test_a_model_that_stays_silent_is_left_alone_for_a_while_and_then_asked_again(tmp_path):
+    ruled = question(suggestion=RouteProposal(successor="TDDFT", reasoning="asked for"))
+    now = [0.0]
+    with ScriptedServer(*[fails(503)] * 4, route("End")) as server:
+        asked = Asked(server, tmp_path, tries=1)
+        chain = ChainRouter([asked.router, RuleRouter()], clock=lambda: now[0])
+
+        async def choose(times: int):
+            return [await chain.choose(ruled) for _ in range(times)]
+
+        async def run():
+            first = await choose(10)
+            assert len(server.requests) == 3
+            now[0] = 31.0
+            await choose(5)
+            assert len(server.requests) == 4
+            now[0] = 80.0
+            await choose(5)
+            assert len(server.requests) == 4
+            now[0] = 92.0
+            last = await choose(2)
+            await asked.client.close()
+            return first, last
+
+        first, last = asyncio.run(run())
+    assert {answer.by for answer in first} == {"stand-in"}
+    assert "left alone for a while" in first[-1]["reasoning"]
+    assert [answer.by for answer in last] == ["model", "model"]
+
+
 def test_a_client_that_is_closed_leaves_the_others_and_those_to_come_their_connections(tmp_path):
     with ScriptedServer(route("End")) as server:
         one, two, three = (Asked(server, tmp_path / name, tries=1) for name in ("one", "two", "three"))
