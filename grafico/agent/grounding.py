@@ -172,7 +172,7 @@ def molecule_in(sentence: str, known: Iterable[str]) -> list[str]:
 
 def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[Wanted]:
     given = value.molecule.strip()
-    there = given and given.lower() in sentence.lower()
+    there = given and given.lower() in sentence.lower() and not _level_or_task(given.lower())
     names = molecule_in(sentence, known)
     smiles = [word for word in (w.strip(".,;:?!\"'`") for w in sentence.split()) if _looks_like_smiles(word)]
     if len(smiles) == 1 and given != smiles[0]:
@@ -184,6 +184,11 @@ def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[
     if not there:
         return Decision(Ruling.REFUSE, value, "molecule", "which molecule? give a name or a SMILES")
     return Decision(Ruling.ACCEPT, value, "molecule")
+
+
+def _level_or_task(low: str) -> bool:
+    """Whether a phrase that should be a molecule is a level of theory or a task."""
+    return bool(_methods(low) or _bases(low) or _tasks(low))
 
 
 def _more_than(given: str, name: str) -> bool:

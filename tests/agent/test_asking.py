@@ -80,6 +80,15 @@ def test_what_is_missing_is_asked_for():
     assert "do not know a molecule called 'it'" in asked.question
 
 
+@pytest.mark.parametrize("taken", ["PBE0/6-31G*", "its harmonic frequencies", "6-31G*"])
+def test_a_level_or_a_task_is_no_molecule(taken):
+    said = "Optimise formaldehyde at PBE0/6-31G* and compute its harmonic frequencies."
+    asked, _ = read(said, {"kind": "compute"}, {**NOTHING, "tasks": ["optimize"], "molecule": taken})
+    assert asked.job["input"]["molecule"] == {"name": "formaldehyde"}
+    asked, _ = read("optimize it at PBE0/6-31G*", {"kind": "compute"}, {**NOTHING, "tasks": [], "molecule": "PBE0"})
+    assert "which molecule?" in asked.question
+
+
 def test_ions_states_and_temperatures_are_read_from_the_words():
     filled = {**NOTHING, "tasks": ["optimize"], "molecule": "pyridine radical cation"}
     asked, _ = read("relax the pyridine radical cation and its frequencies at 77 K", {"kind": "compute"}, filled)
