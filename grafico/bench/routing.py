@@ -11,7 +11,7 @@ import dataclasses
 import importlib.util
 import io
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -87,8 +87,17 @@ class Walked:
     """It ended with all that was asked for, and where a minimum was, with a verified one."""
 
 
+def _silent(_: str) -> None:
+    """Tell nobody."""
+
+
 def bench(
-    models: Sequence[str] = (), api_base: str | None = None, sentences: bool = False, walks: bool = True
+    models: Sequence[str] = (),
+    api_base: str | None = None,
+    *,
+    sentences: bool = False,
+    walks: bool = True,
+    tell: Callable[[str], None] = _silent,
 ) -> dict[str, Any]:
     """Measure, with each model in turn.
 
@@ -102,6 +111,8 @@ def bench(
         Measure how sentences become jobs instead.
     walks
         Also walk the tasks, not only decide the situations.
+    tell
+        Told how far it is: a model on a busy CPU takes its time.
 
     Raises
     ------
@@ -114,12 +125,14 @@ def bench(
     if sentences:
         from grafico.bench.sentences import bench as bench_sentences
 
-        return bench_sentences(names, api_base)
+        return bench_sentences(names, api_base, tell=tell)
     with tempfile.TemporaryDirectory(prefix="grafico-bench-") as folder:
-        return _bench(names, api_base, Known(FolderArtifacts(Path(folder))), walks=walks)
+        return _bench(names, api_base, Known(FolderArtifacts(Path(folder))), walks=walks, tell=tell)
 
 
-def _bench(names: Sequence[str], api_base: str | None, known: Known, *, walks: bool) -> dict[str, Any]:
+def _bench(
+    names: Sequence[str], api_base: str | None, known: Known, *, walks: bool, tell: Callable[[str], None]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if walks:
         found["a model that is always right"] = {way: walk_tasks(way, RuleRouter(), known) for way in WAYS}
@@ -129,7 +142,7 @@ def _bench(names: Sequence[str], api_base: str | None, known: Known, *, walks: b
     for name in names:
         with serving(name, api_base) as which:
             settings = ModelSettings.model_validate({**TIMES, **which})
-            found[Path(name).name] = asyncio.run(_model(settings, situations, known, walks=walks))
+            found[Path(name).name] = asyncio.run(_model(settings, known, walks=walks, tell=tell))
     return found
 
 
@@ -172,14 +185,13 @@ async def walk_task(way: str, task: str, router: Router, known: Known) -> Walked
     return Walked(counting.asked, len(state.routes), fulfilled)
 
 
-async def _model(
-    settings: ModelSettings, situations: Sequence[Situation], known: Known, *, walks: bool
-) -> dict[str, Any]:
+async def _model(settings: ModelSettings, known: Known, *, walks: bool, tell: Callable[[str], None]) -> dict[str, Any]:
+    situations = read_situations()
     found: dict[str, Any] = {}
     ledger = Ledger()
     client = ModelClient(settings, ledger)
     try:
-        found["situations"] = await _decided(situations, ModelRouter(client, AuditLog()), ledger)
+        found["situations"] = await _decided(situations, ModelRouter(client, AuditLog()), ledger, tell)
     finally:
         await client.close()
     decided = max(1, len(situations))
@@ -188,6 +200,7 @@ async def _model(
     found["tokens a decision"] = round(spent.all_tokens / decided)
     found["seconds a decision"] = round(median(call.seconds for call in ledger.calls), 2)
     for way in WAYS if walks else ():
+        tell(f"walking tasks: {way}")
         found[way] = await _walked(settings, way, known)
     return found
 
@@ -211,13 +224,20 @@ async def _walked(settings: ModelSettings, way: str, known: Known) -> dict[str, 
     return found
 
 
-async def _decided(situations: Sequence[Situation], router: Router, ledger: Ledger | None = None) -> dict[str, Any]:
+async def _decided(
+    situations: Sequence[Situation],
+    router: Router,
+    ledger: Ledger | None = None,
+    tell: Callable[[str], None] = _silent,
+) -> dict[str, Any]:
     """Decide all situations; return the shares that were right, in all and by what makes them hard."""
     made: list[tuple[Situation, Decision]] = []
     for situation in situations:
         made.append((situation, await decide(situation, router)))
         if ledger is not None and ledger.calls and all(call.status == "failed" for call in ledger.calls):
             raise ModelUnavailable(f"the model does not answer: {ledger.calls[-1].error}")
+        if len(made) % 10 == 0:
+            tell(f"{len(made)} of {len(situations)} situations decided")
     found: dict[str, Any] = {
         "successor right": _share(sum(d.successor_is_right(s) for s, d in made), len(made)),
         "successor and parameters right": _share(sum(d.is_right(s) for s, d in made), len(made)),

@@ -7,7 +7,7 @@ else was put in: tasks, molecule, charge, spin, method, dispersion, basis, solve
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -92,13 +92,13 @@ def read_sentences() -> list[dict[str, Any]]:
     return found
 
 
-def bench(models: Sequence[str], api_base: str | None = None) -> dict[str, Any]:
+def bench(models: Sequence[str], api_base: str | None, *, tell: Callable[[str], None]) -> dict[str, Any]:
     """Measure rules alone, then each model with and without gates.
 
     Returns
     -------
     dict
-        Shares; for each model and sentence what was answered and which ways were right, under ``sentences``.
+        Shares; for each model, under ``sentences``, which sentences came out right.
     """
     sentences = read_sentences()
     alone = [is_right(asyncio.run(_read(item["say"], EmptyForms())), item["want"]) for item in sentences]
@@ -106,11 +106,13 @@ def bench(models: Sequence[str], api_base: str | None = None) -> dict[str, Any]:
     for name in models:
         with serving(name, api_base) as which:
             settings = ModelSettings.model_validate({**TIMES, **which})
-            found[Path(name).name] = asyncio.run(_model(settings, sentences))
+            found[Path(name).name] = asyncio.run(_model(settings, sentences, tell))
     return found
 
 
-async def _model(settings: ModelSettings, sentences: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+async def _model(
+    settings: ModelSettings, sentences: Sequence[Mapping[str, Any]], tell: Callable[[str], None]
+) -> dict[str, Any]:
     ledger = Ledger()
     client = ModelClient(settings, ledger)
     bare, gated, details = [], [], {}
@@ -125,12 +127,9 @@ async def _model(settings: ModelSettings, sentences: Sequence[Mapping[str, Any]]
                 meant = {"kind": "no form", "why": error.message}
             gated.append(is_right(meant, item["want"]))
             bare.append(is_right(await without_gates(forms.answers), item["want"]))
-            details[item["say"][:60]] = {
-                "bare": bare[-1],
-                "gated": gated[-1],
-                "answers": forms.answers,
-                "meant": meant,
-            }
+            tell(f"{len(gated)} of {len(sentences)} sentences read")
+            words = {True: "right", False: "wrong"}
+            details[item["say"][:60]] = f"{words[bare[-1]]} as filled in, {words[gated[-1]]} with gates"
     finally:
         await client.close()
     spent = total(ledger.calls)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, out, print_json
+from grafico.cli.output import JsonFlag, out, print_json, say
 from grafico.cli.tables import show_table
 from grafico.errors import BadInput, MissingExtra
 
@@ -120,7 +120,15 @@ def routing(
     as_json: JsonFlag = False,
 ) -> None:
     """Language models as routers: requests and tokens a task, and how often they and the rules are right."""
-    measure("routing", as_json=as_json, models=tuple(model or ()), api_base=api_base, sentences=sentences, walks=walks)
+    measure(
+        "routing",
+        as_json=as_json,
+        models=tuple(model or ()),
+        api_base=api_base,
+        sentences=sentences,
+        walks=walks,
+        tell=say,
+    )
 
 
 @app.command("help")
