@@ -18,7 +18,7 @@ ARRAY_DATATYPE = GRAFICO + "ndarray"
 MAX_INLINE_BYTES = 256 * 1024
 """Beyond this an array is kept in a file of the run."""
 
-_FORM = re.compile(r"(\S{2,40}) (-|\d+(?:,\d+)*) ([A-Za-z0-9+/]*=*)")
+_FORM = re.compile(r"(\S{2,40}) (-|\d{1,18}(?:,\d{1,18}){0,63}) ([A-Za-z0-9+/]*=*)", re.ASCII)
 ARRAY_KINDS = "biufcSUmM"
 """Kinds of dtypes whose items are plain bytes: no Python objects, no records."""
 
@@ -99,9 +99,14 @@ def decode_array(text: str) -> Any:
         data = base64.b64decode(match[3], validate=True)
     except (TypeError, ValueError, OverflowError, SyntaxError, binascii.Error) as error:
         raise KnowledgeError(f"an array literal is damaged ({error}): {text[:60]!r}") from error
-    if dtype.kind not in ARRAY_KINDS or len(data) != prod(shape) * dtype.itemsize:
+    # Items without a size would be given one by NumPy, so their number counts as well.
+    least = 0 if dtype.itemsize else prod(shape)
+    if dtype.kind not in ARRAY_KINDS or len(data) != prod(shape) * dtype.itemsize or least > MAX_INLINE_BYTES:
         raise KnowledgeError(f"dtype, shape and bytes of an array literal do not agree: {text[:60]!r}")
     # An array of empty strings has items of no size, and any array may have no items: frombuffer refuses both.
-    if not data:
-        return numpy.zeros(shape, dtype)
-    return numpy.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    try:
+        if not data:
+            return numpy.zeros(shape, dtype)
+        return numpy.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise KnowledgeError(f"an array literal has no shape that there can be ({error}): {text[:60]!r}") from error

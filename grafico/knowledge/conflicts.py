@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from grafico.calculations import Model
 from grafico.errors import Conflict
-from grafico.knowledge.entity import Entity
+from grafico.knowledge.entity import Entity, default_of
 from grafico.knowledge.plan import plan_of
 from grafico.knowledge.vocabulary import GRAFICO, RDF, shorten
 
@@ -116,7 +116,7 @@ def _is_stated(entity: Entity, name: str) -> bool:
     if name in entity.model_fields_set:
         return True
     # A list that is a default may have been appended to.
-    default = type(entity).model_fields[name].get_default(call_default_factory=True, validated_data={})
+    default = default_of(type(entity), name, entity.__dict__)
     value = getattr(entity, name)
     return hasattr(value, "dtype") or type(value) is not type(default) or bool(value != default)
 

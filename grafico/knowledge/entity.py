@@ -2,21 +2,32 @@
 
 import enum
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter, model_validator
 
 from grafico.calculations import ArtifactRef, canonical_json
 from grafico.errors import BadInput, KnowledgeError
 from grafico.knowledge.fields import Property
 from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri, decimal_text
 
-__all__ = ["Entity", "deferred", "entity_classes", "known_class", "lineage"]
+__all__ = [
+    "Entity",
+    "default_of",
+    "deferred",
+    "entity_classes",
+    "is_open",
+    "known_class",
+    "lineage",
+    "local_name",
+    "reference",
+]
 
 _REGISTRY: dict[str, type["Entity"]] = {}
 
@@ -51,11 +62,13 @@ class Entity(BaseModel):
     @classmethod
     def class_iri(cls) -> str:
         """Return the IRI of the OWL class."""
-        return cls.namespace + cls.__name__
+        return cls.namespace + local_name(cls.__name__)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        if is_open(cls):
+            return
         iri = check_iri(cls.class_iri())
         other = _REGISTRY.get(iri)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -73,6 +86,13 @@ class Entity(BaseModel):
         iri = check_iri(self.iri) if self.iri else derived_iri(self) if self.natural_key else minted_iri(type(self))
         self.__dict__["iri"] = iri
 
+    @model_validator(mode="after")
+    def _identified(self) -> Self:
+        # A subclass may have a model_post_init of its own that does not call this one.
+        if not self.iri:
+            Entity.model_post_init(self, None)
+        return self
+
     @property
     def loaded(self) -> bool:
         """Whether the fields are here; False for an entity that has only been referred to."""
@@ -85,6 +105,8 @@ class Entity(BaseModel):
         if name not in type(self).model_fields:
             super().__setattr__(name, value)
             return
+        if self.model_config.get("frozen") or type(self).model_fields[name].frozen:
+            super().__setattr__(name, value)  # which refuses
         # Pydantic's own validation of assignments refuses an entity that refers to itself.
         self.__dict__[name] = _validator(type(self), name).validate_python(value)
         self.__pydantic_fields_set__.add(name)
@@ -124,6 +146,37 @@ def _validator(cls: type[Entity], name: str) -> TypeAdapter[Any]:
     return TypeAdapter(hint)
 
 
+_SIGNS = re.compile(r"[^\w.~-]")
+
+
+def local_name(name: str) -> str:
+    """Return the name of a class or an enum's member as it stands in an IRI: ``Box[int]`` is ``Box%5Bint%5D``."""
+    return _SIGNS.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), name)
+
+
+def is_open(cls: type[BaseModel]) -> bool:
+    """Return whether a class is generic and has no types given, so that there can be no entity of it."""
+    return bool(cls.__pydantic_generic_metadata__["parameters"])
+
+
+def default_of(cls: type[Entity], name: str, values: dict[str, Any]) -> Any:
+    """Return what a field is where it is not given; ``values`` are those of the fields before it."""
+    return cls.model_fields[name].get_default(call_default_factory=True, validated_data=values)
+
+
+def reference(cls: type[Entity], iri: str, source: Callable[[Entity], None]) -> Entity:
+    """Return an entity of which only the IRI is known; ``source`` fills it in. Nothing of its class is called."""
+    entity = cls.__new__(cls)
+    object.__setattr__(entity, "__dict__", {"iri": iri})
+    object.__setattr__(entity, "__pydantic_fields_set__", {"iri"})
+    object.__setattr__(entity, "__pydantic_extra__", None)
+    Entity.model_post_init(entity, None)
+    private = entity.__pydantic_private__
+    assert private is not None
+    private["_source"] = source
+    return entity
+
+
 def derived_iri(entity: Entity) -> str:
     """Return the IRI that follows from the natural key.
 
@@ -137,12 +190,12 @@ def derived_iri(entity: Entity) -> str:
         body = canonical_json({"class": owner.namespace + owner.__name__, "key": key})
     except BadInput as error:
         raise KnowledgeError(f"{cls.__name__}: no IRI follows from {key}: {error}") from error
-    return f"{ID}{owner.__name__}/{hashlib.sha256(body).hexdigest()[:32]}"
+    return f"{ID}{local_name(owner.__name__)}/{hashlib.sha256(body).hexdigest()[:32]}"
 
 
 def minted_iri(cls: type[Entity]) -> str:
     """Return a fresh IRI."""
-    return f"{ID}{cls.__name__}/{uuid.uuid4().hex}"
+    return f"{ID}{local_name(cls.__name__)}/{uuid.uuid4().hex}"
 
 
 def _key_value(value: Any) -> Any:
@@ -193,4 +246,4 @@ def entity_classes() -> list[type[Entity]]:
 
 def lineage(cls: type[Entity]) -> Iterable[type[Entity]]:
     """Yield the class and the entity classes above it, up to but not including :class:`Entity`."""
-    return (base for base in cls.__mro__ if issubclass(base, Entity) and base is not Entity)
+    return (base for base in cls.__mro__ if issubclass(base, Entity) and base is not Entity and not is_open(base))

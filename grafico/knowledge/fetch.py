@@ -14,7 +14,7 @@ from typing import Any
 from grafico.calculations import ArtifactRef
 from grafico.errors import KnowledgeError
 from grafico.knowledge.arrays import decode_array
-from grafico.knowledge.entity import Entity, known_class
+from grafico.knowledge.entity import Entity, default_of, known_class, reference
 from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.mapper import enum_iri
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
@@ -110,7 +110,7 @@ class Fetcher:
         waiting: dict[str, Any] = {}
         for plan in plan_of(type(entity)):
             try:
-                value = self._field(plan, type(entity), values)
+                value = self._field(plan, type(entity), values, filled)
             except (KnowledgeError, ValueError, OverflowError, binascii.Error) as error:
                 raise KnowledgeError(f"{type(entity).__name__} <{entity.iri}>, field {plan.name}: {error}") from error
             (waiting if isinstance(value, StoredArray | StoredArrays) else filled)[plan.name] = value
@@ -123,11 +123,7 @@ class Fetcher:
         if known is not None:
             return known
         cls = self._class(iri)
-        entity = cls.model_construct(iri=iri)
-        # Defaults would hide what has not been loaded yet.
-        entity.__dict__.clear()
-        entity.__dict__["iri"] = iri
-        _set_private(entity, _source=self._lazy)
+        entity = reference(cls, iri, self._lazy)
         self._identity[iri] = entity
         return entity
 
@@ -167,7 +163,7 @@ class Fetcher:
             self._ages[graph] = max(found, default="")
         return self._ages[graph]
 
-    def _field(self, plan: FieldPlan, cls: type[Entity], values: dict[str, list[Any]]) -> Any:
+    def _field(self, plan: FieldPlan, cls: type[Entity], values: dict[str, list[Any]], before: dict[str, Any]) -> Any:
         terms = values.get(plan.predicate, [])
         if plan.kind == "array":
             terms = [*terms, *values.get(plan.file, [])]
@@ -187,7 +183,7 @@ class Fetcher:
             if plan.optional:
                 return None
             raise KnowledgeError("a value is missing")
-        return cls.model_fields[plan.name].get_default(call_default_factory=True, validated_data={})
+        return default_of(cls, plan.name, before)
 
     def _list(self, heads: list[Any]) -> list[Any]:
         if len(heads) != 1:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from grafico.calculations import ArtifactRef
 from grafico.errors import BadInput, KnowledgeError
 from grafico.knowledge.arrays import ARRAY_KINDS, MAX_INLINE_BYTES, encode_array
-from grafico.knowledge.entity import Entity, deferred, lineage
+from grafico.knowledge.entity import Entity, deferred, lineage, local_name
 from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
 from grafico.knowledge.vocabulary import GRAFICO, ID, RDF, XSD, check_iri, decimal_text, iri_term, literal_term
@@ -232,7 +232,7 @@ def _moment(value: datetime) -> str:
 
 def enum_iri(member: enum.Enum, plan: FieldPlan) -> str:
     """Return the IRI of an enum's member: an individual in the namespace of the class that uses it."""
-    return f"{plan.declared_by.namespace}{type(member).__name__}.{member.name}"
+    return f"{plan.declared_by.namespace}{local_name(type(member).__name__)}.{local_name(member.name)}"
 
 
 def artifact_iri(ref: ArtifactRef) -> str:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
+
+from typing_extensions import TypeAliasType
 
 from grafico.calculations import ArtifactRef
 from grafico.errors import KnowledgeError
 from grafico.knowledge.arrays import ARRAY_DATATYPE, Array
-from grafico.knowledge.entity import Entity
+from grafico.knowledge.entity import Entity, is_open, lineage
 from grafico.knowledge.fields import Property, Unit, _Link
-from grafico.knowledge.vocabulary import RDF, XSD
+from grafico.knowledge.vocabulary import GRAFICO, RDF, XSD
 
 __all__ = ["DATATYPES", "FieldPlan", "plan_of"]
 
@@ -111,16 +113,63 @@ def plan_of(cls: type[Entity]) -> tuple[FieldPlan, ...]:
     """
     if cls.model_rebuild(raise_errors=False) is False:
         raise KnowledgeError(f"{cls.__qualname__}: an annotation names something that is not defined")
+    if is_open(cls):
+        raise KnowledgeError(
+            f"{cls.__qualname__} is generic, and has no form in the knowledge graph until its types are given",
+            hint=f"use {cls.__name__}[...] with types",
+        )
+    if cls.model_config.get("extra") == "allow":
+        raise KnowledgeError(
+            f"{cls.__qualname__} allows any field, and what is no field of a class has no property",
+            hint="leave extra out of its model_config; a field of type dict[str, Json] holds whatever comes",
+        )
     plans = tuple(_plan(cls, name) for name in cls.model_fields if name != "iri")
+    _tell_apart(cls, plans)
     for plan in plans:
         _agree(plan)
     return plans
 
 
+_RESERVED = {RDF + "type", RDF + "first", RDF + "rest", *(GRAFICO + name for name in ("unset", "committedAt"))}
+_RESERVED |= {GRAFICO + name for name in ("revision", "pastRevision")}
+
+
+def _tell_apart(cls: type[Entity], plans: tuple[FieldPlan, ...]) -> None:
+    """Refuse fields of one class that would be one in the graph."""
+    taken: dict[str, str] = {}
+    for plan in plans:
+        used = [plan.predicate]
+        used += [plan.order] if plan.container == "list" else []
+        used += [plan.file] if plan.kind == "array" else []
+        for predicate in used:
+            if predicate in _RESERVED:
+                raise KnowledgeError(
+                    f"{cls.__qualname__}.{plan.name}: <{predicate}> says something else in every graph",
+                    hint="give the field another Property",
+                )
+            if predicate in taken:
+                raise KnowledgeError(
+                    f"{cls.__qualname__}.{taken[predicate]} and {cls.__qualname__}.{plan.name} would be one property "
+                    f"<{predicate}>",
+                    hint="rename one of the fields, or give it a Property of its own",
+                )
+            taken[predicate] = plan.name
+
+
 _PROPERTIES: dict[str, FieldPlan] = {}
+_ENUMS: dict[str, type] = {}
 
 
 def _agree(plan: FieldPlan) -> None:
+    if plan.kind == "enum":
+        found = plan.types[0]
+        other = _ENUMS.setdefault(f"{plan.declared_by.namespace}{found.__name__}", found)
+        if (other.__module__, other.__qualname__) != (found.__module__, found.__qualname__):
+            raise KnowledgeError(
+                f"{plan.declared_by.__qualname__}.{plan.name}: {found.__module__}.{found.__qualname__} and "
+                f"{other.__module__}.{other.__qualname__} have one name in {plan.declared_by.namespace}",
+                hint="rename one of them, or give the class another namespace",
+            )
     known = _PROPERTIES.setdefault(plan.predicate, plan)
     if plan.unit != known.unit or plan.refers != known.refers:
         raise KnowledgeError(
@@ -132,16 +181,24 @@ def _agree(plan: FieldPlan) -> None:
 
 def _plan(cls: type[Entity], name: str) -> FieldPlan:
     info = cls.model_fields[name]
-    owner: type[Entity] = [
-        base for base in cls.__mro__ if issubclass(base, Entity) and name in vars(base).get("__annotations__", {})
-    ][-1]
+    # A field of a plain model that is mixed in belongs to the first entity class that has it.
+    above: list[type[Entity]] = [*lineage(cls), Entity]
+    owner = [base for base in above if name in base.model_fields][-1]
     reading = _Reading(where=f"{cls.__qualname__}.{name}")
     for mark in info.metadata:
         _note(reading, mark)
     kind, found = _read(info.annotation, reading)
-    default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
+    # A default that follows from other fields is none that could be known here.
+    follows = info.default_factory is not None and info.default_factory_takes_validated_data
+    default = info.get_default(call_default_factory=True) if not (info.is_required() or follows) else None
     if reading.optional and reading.container == "set":
         raise KnowledgeError(f"{reading.where}: a set cannot be None as well", hint="an empty set says the same")
+    if kind == "enum" and issubclass(found[0], enum.Flag):
+        raise KnowledgeError(
+            f"{reading.where}: the flags of {found[0].__name__} may be put together, which has no form in the "
+            "knowledge graph",
+            hint="use a set of members of an Enum",
+        )
     return FieldPlan(
         name=name,
         predicate=reading.predicate or owner.namespace + _camel(name),
@@ -151,7 +208,7 @@ def _plan(cls: type[Entity], name: str) -> FieldPlan:
         build=reading.build,
         optional=reading.optional,
         required=info.is_required(),
-        null_default=reading.optional and default is None,
+        null_default=reading.optional and default is None and not follows,
         unit=reading.unit,
         description=info.description or "",
         declared_by=owner,
@@ -200,10 +257,13 @@ def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
     if origin in _MAPPINGS or hint in _MAPPINGS:
         return "json", (dict,)
     if origin is Literal:
-        reading.choices = (*reading.choices, *arguments)
-        return "scalar", tuple(dict.fromkeys(type(value) for value in arguments))
+        return _read_literal(arguments, reading)
     if hint is Array:
         return "array", ()
+    if isinstance(hint, NewType):
+        return _read(hint.__supertype__, reading)
+    if isinstance(hint, TypeAliasType):
+        return _read(hint.__value__, reading)
     if isinstance(hint, type):
         return _read_class(hint, reading)
     raise KnowledgeError(f"{reading.where}: {hint!r} has no form in the knowledge graph", hint=_FORMS)
@@ -213,6 +273,21 @@ _FORMS = (
     "use str, bool, int, float, Decimal, datetime, date, bytes, an Enum, an Entity, Array, ArtifactRef, a mapping of JSON "
     "values, or a list or set of these"
 )
+
+
+def _read_literal(arguments: tuple[Any, ...], reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
+    choices = [value for value in arguments if value is not None]
+    if len(choices) < len(arguments):
+        if reading.container != "one":
+            raise KnowledgeError(f"{reading.where}: None cannot be an item of a list or set")
+        reading.optional = True
+    found = tuple(dict.fromkeys(map(type, choices)))
+    if not found or any(kind not in DATATYPES for kind in found):
+        raise KnowledgeError(
+            f"{reading.where}: one of {', '.join(map(repr, arguments))} has no form in the knowledge graph", hint=_FORMS
+        )
+    reading.choices = (*reading.choices, *choices)
+    return "scalar", found
 
 
 def _read_class(hint: type, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:

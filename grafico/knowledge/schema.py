@@ -4,7 +4,7 @@ import enum
 import inspect
 from collections.abc import Iterable
 
-from grafico.knowledge.entity import Entity, entity_classes, known_class, lineage
+from grafico.knowledge.entity import Entity, entity_classes, is_open, known_class, lineage, local_name
 from grafico.knowledge.mapper import TYPE, Description, enum_iri
 from grafico.knowledge.plan import FieldPlan, plan_of
 from grafico.knowledge.vocabulary import GRAFICO, OWL, QUDT, RDFS, iri_term, literal_term
@@ -54,9 +54,18 @@ def _class(cls: type[Entity], found: dict[str, set[tuple[str, str]]]) -> None:
     pairs |= {(TYPE, iri_term(OWL + "Class")), (LABEL, literal_term(cls.__name__))}
     if text := description_of(cls):
         pairs.add((COMMENT, literal_term(text)))
-    above = [base for base in cls.__bases__ if issubclass(base, Entity) and base is not Entity]
+    above = [base for base in _above(cls) if issubclass(base, Entity) and base is not Entity]
     pairs |= {(SUBCLASS, iri_term(base.class_iri())) for base in above}
     pairs |= {(SUBCLASS, iri_term(iri)) for iri in vars(cls).get("also", ())}
+
+
+def _above(cls: type) -> Iterable[type]:
+    for base in cls.__bases__:
+        # A generic class without its types is none; what is above it is.
+        if issubclass(base, Entity) and is_open(base):
+            yield from _above(base)
+        else:
+            yield base
 
 
 def description_of(cls: type) -> str:
@@ -113,7 +122,7 @@ def _range(plan: FieldPlan) -> list[str]:
 
 
 def _enum_class(plan: FieldPlan) -> str:
-    return f"{plan.declared_by.namespace}{plan.types[0].__name__}"
+    return f"{plan.declared_by.namespace}{local_name(plan.types[0].__name__)}"
 
 
 def _members(plan: FieldPlan, found: dict[str, set[tuple[str, str]]]) -> None:

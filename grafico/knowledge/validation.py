@@ -47,12 +47,19 @@ def validate(knowledge: "Store") -> Validation:
     try:
         import pyshacl
     except ImportError as error:
-        raise MissingExtra("pyshacl is needed to validate the knowledge base", hint="pip install pyshacl") from error
+        raise MissingExtra(
+            "pyshacl is needed to validate the knowledge base", hint='pip install "grafico[shacl]"'
+        ) from error
     import rdflib
 
-    (shapes,) = _graphs(n_quads(shapes_of(), "urn:shapes")).values()
-    known = {cls.class_iri() for cls in entity_classes()}
     graphs = _graphs(knowledge.dump())
+    used = {str(kind) for graph in graphs.values() for kind in graph.objects(None, rdflib.RDF.type)}
+    # A class that has no form, and that nothing here is of, is no business of this store.
+    classes = [cls for cls in entity_classes() if cls.class_iri() in used]
+    shapes = rdflib.Graph()
+    for graph in _graphs(n_quads(shapes_of(classes), "urn:shapes")).values():
+        shapes += graph
+    known = {cls.class_iri() for cls in entity_classes()}
     stated: dict[Any, set[Any]] = {}
     for graph in graphs.values():
         for subject, _, kind in graph.triples((None, rdflib.RDF.type, None)):

@@ -2,6 +2,7 @@
 
 import re
 from decimal import Context, Decimal
+from functools import lru_cache
 
 from grafico.errors import QueryError
 
@@ -65,6 +66,11 @@ PREFIXES = {
 
 # IRIREF of the N-Triples grammar, made absolute, and with whole percent escapes only.
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[^\x00-\x20<>\"{}|^`\\%\ud800-\udfff]|%[0-9A-Fa-f]{2})+")
+# Plain ones, of which no parser could think otherwise.
+_SURE = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:(?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?=[/?#]|\Z)|(?!//))"
+    r"[^#\[\]\x7f-\U0010ffff]*(?:#[^#\[\]\x7f-\U0010ffff]*)?"
+)
 _ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)}
 _ESCAPES.update(
     {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", 0x08: "\\b", 0x0C: "\\f"}
@@ -79,12 +85,29 @@ def check_iri(text: str) -> str:
     QueryError
         It is none: a relative one, or one with spaces, quotes, braces or angle brackets.
     """
-    if not isinstance(text, str) or len(text) > 2000 or not _IRI.fullmatch(text):
+    if (
+        not isinstance(text, str)
+        or len(text) > 2000
+        or not _IRI.fullmatch(text)
+        or not (_SURE.fullmatch(text) or _is_read_back(text))
+    ):
         raise QueryError(
             f"not an absolute IRI: {str(text)[:200]!r}",
             hint="an IRI reads like https://example.org/thing, without spaces, quotes, braces or angle brackets",
         )
     return text
+
+
+@lru_cache(4096)
+def _is_read_back(iri: str) -> bool:
+    # Hosts, ports, brackets and rare signs have rules of their own; what the store could not read must not be written.
+    import pyoxigraph
+
+    text = f"<{iri}> <{iri}> <{iri}> ."
+    try:
+        return bool(list(pyoxigraph.parse(input=text.encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)))
+    except (SyntaxError, ValueError):
+        return False
 
 
 def iri_term(iri: str) -> str:
