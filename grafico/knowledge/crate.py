@@ -6,6 +6,7 @@ its metadata name is read, nothing is unpacked, and nothing outside the crate is
 
 import hashlib
 import json
+import lzma
 import re
 import stat
 import zipfile
@@ -40,6 +41,9 @@ _RDF_TYPES = {
     "application/rdf+xml": "rdf-xml",
 }
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_DAMAGED = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError)
+"""What reading a zip file raises that is damaged, or packed in a way that is not known here."""
 
 
 def is_crate(path: Path) -> bool:
@@ -61,8 +65,10 @@ def import_crate(knowledge: "KnowledgeBase | RemoteKnowledgeBase", path: Path) -
         files = _files(crate)
         quads: list[Any] = []
         seen = hashlib.sha256()
+        room = MAX_IMPORT_BYTES
         for name, said, format_ in _knowledge_of(files):
-            data = _checked(crate, name, said)
+            data = _checked(crate, name, said, room)
+            room -= len(data)
             seen.update(hashlib.sha256(data).digest())
             quads += read_rdf(data, format_, f"{path}: {name}")
         if not quads:
@@ -75,7 +81,12 @@ def import_crate(knowledge: "KnowledgeBase | RemoteKnowledgeBase", path: Path) -
         for name, said in files.items():
             digest = PurePosixPath(name).name
             if name.startswith("artifacts/") and digest in named:
-                _check_size(path, name, said, crate.size(name))
+                size = crate.size(name)
+                _check_size(path, name, said, size)
+                if size != named[digest].size:
+                    raise QueryError(
+                        f"{path}: {name} has {size} bytes, and its knowledge says {named[digest].size}", hint=_CHANGED
+                    )
                 artifacts[named[digest]] = _opener(crate, name)
         return import_quads(knowledge, quads, source=str(path), digest=seen.hexdigest(), artifacts=artifacts)
 
@@ -88,10 +99,15 @@ class _Folder:
         self._root = path.resolve()
 
     def _place(self, name: str) -> Path:
-        place = (self._root / name).resolve()
+        try:
+            place = (self._root / name).resolve()
+            there = place.is_file()
+        except (OSError, RuntimeError, ValueError) as error:
+            # Too long for a name, a circle of links, or no text.
+            raise QueryError(f"{self.path}: {name!r:.200} can be no file: {str(error)[:100]}") from error
         if not place.is_relative_to(self._root):
             raise QueryError(f"{self.path}: {name} leads out of the crate", hint="it was not made by an honest program")
-        if not place.is_file():
+        if not there:
             raise QueryError(f"{self.path}: its metadata name {name}, which is not there", hint="copy the crate whole")
         return place
 
@@ -153,7 +169,7 @@ def _opened(path: Path) -> Iterator["_Folder | _Zip"]:
             if METADATA not in archive.namelist():
                 raise QueryError(f"{path} is no RO-Crate: it has no {METADATA} at its top")
             yield crate
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, NotImplementedError, EOFError) as error:
+    except _DAMAGED as error:
         raise QueryError(f"{path} is no zip file that can be read: {error}", hint="was it copied whole?") from error
     except OSError as error:
         raise QueryError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -164,10 +180,13 @@ def _limited(crate: "_Folder | _Zip", name: str, limit: int) -> bytes:
     with crate.open(name) as file:
         try:
             data = file.read(limit + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        except (*_DAMAGED, OSError, ValueError) as error:
             raise QueryError(f"{crate.path}: {name} is damaged: {error}", hint="was it copied whole?") from error
     if len(data) > limit:
-        raise QueryError(f"{crate.path}: {name} has more than {limit} bytes", hint="import it in parts")
+        raise QueryError(
+            f"{crate.path}: {name} has more than {limit} bytes, which is what may be read of it",
+            hint="import it in parts",
+        )
     return data
 
 
@@ -181,7 +200,8 @@ def _files(crate: "_Folder | _Zip") -> dict[str, dict[str, Any]]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise QueryError(f"{crate.path}: {METADATA} does not describe an RO-Crate ({error!r:.200})") from error
     conforms = root.get("conformsTo", [])
-    versions = [one.get("@id", "") for one in (conforms if isinstance(conforms, list) else [conforms])]
+    named = conforms if isinstance(conforms, list) else [conforms]
+    versions = [one.get("@id", "") if isinstance(one, dict) else one for one in named]
     if not any(str(version).startswith("https://w3id.org/ro/crate/") for version in versions):
         raise QueryError(f"{crate.path}: {METADATA} conforms to no version of RO-Crate")
     found = {}
@@ -217,8 +237,8 @@ def _knowledge_of(files: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[
             yield name, said, FORMATS[known]
 
 
-def _checked(crate: "_Folder | _Zip", name: str, said: dict[str, Any]) -> bytes:
-    data = _limited(crate, name, MAX_IMPORT_BYTES)
+def _checked(crate: "_Folder | _Zip", name: str, said: dict[str, Any], room: int) -> bytes:
+    data = _limited(crate, name, room)
     _check_size(crate.path, name, said, len(data))
     digest = str(said.get("sha256", ""))
     if digest and digest.lower() != hashlib.sha256(data).hexdigest():
@@ -230,9 +250,14 @@ _CHANGED = "it was changed after it was exported, or damaged on the way"
 
 
 def _check_size(path: Path, name: str, said: dict[str, Any], size: int) -> None:
-    stated = str(said.get("contentSize", "")).strip()
-    if stated.isdigit() and int(stated) != size:
+    stated = _count(str(said.get("contentSize", "")).strip())
+    if stated is not None and stated != size:
         raise QueryError(f"{path}: {name} has {size} bytes, and its metadata say {stated}", hint=_CHANGED)
+
+
+def _count(text: str) -> int | None:
+    """Return the number of bytes that a text tells; other texts tell none."""
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 def _artifacts_named(quads: list[Any]) -> dict[str, ArtifactRef]:
@@ -244,8 +269,9 @@ def _artifacts_named(quads: list[Any]) -> dict[str, ArtifactRef]:
             said.setdefault(quad.subject.value, {})[name] = quad.object.value
     found = {}
     for one in said.values():
-        if len(one) == 3 and _DIGEST.fullmatch(one["sha256"]) and one["size"].isdigit():
-            ref = ArtifactRef(digest=one["sha256"], size=int(one["size"]), media_type=one["mediaType"])
+        size = _count(one.get("size", ""))
+        if len(one) == 3 and _DIGEST.fullmatch(one["sha256"]) and size is not None:
+            ref = ArtifactRef(digest=one["sha256"], size=size, media_type=one["mediaType"])
             found[ref.digest] = ref
     return found
 

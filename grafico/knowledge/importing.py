@@ -9,21 +9,24 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from grafico.calculations import ArtifactRef, Model
-from grafico.errors import Conflict, KnowledgeError, QueryError
+from grafico.errors import KnowledgeError, QueryError
+from grafico.knowledge.disk import QUADS_FILE, write_file
+from grafico.knowledge.endpoint import Uncertain
 from grafico.knowledge.files import ArtifactFolder
 from grafico.knowledge.formats import Format, format_of
-from grafico.knowledge.location import default_folder
+from grafico.knowledge.merge import by_graph
 from grafico.knowledge.rdf_child import REFUSED
-from grafico.knowledge.vocabulary import SCHEMA, iri_term, literal_term, shorten
+from grafico.knowledge.vocabulary import SCHEMA, iri_term, literal_term
 
 if TYPE_CHECKING:
     from grafico.knowledge.remote import RemoteKnowledgeBase
@@ -76,32 +79,32 @@ def import_quads(
 ) -> Imported:
     """Import quads that :func:`read_rdf` returned, with the files that they name; see :func:`import_file`."""
     found = set(quads)
-    names = sorted({quad.graph_name.value for quad in found})
-    graphs = [name for name in names if not name.startswith(SCHEMA)]
+    coming = by_graph(found)
+    graphs = tuple(sorted(graph.value for graph in coming))
     _check_schemas(found, source)
-    held = _check_held(knowledge, found, graphs, source)
+    held = knowledge.held(coming, source)
     files = artifacts or {}
+    told = Imported(source=source, graphs=graphs, triples=len(found), added=0, artifacts=len(files))
     if len(held) == len(graphs) and all(_is_here(knowledge, ref) for ref in files):
-        return Imported(source=source, graphs=tuple(graphs), triples=len(found), added=0, artifacts=len(files))
-    # What a run folder holds already stays its own: a copy would speak for it when the store is made anew.
-    kept = [quad for quad in found if len(held) == len(graphs) or quad.graph_name.value not in held]
-    home = Path(knowledge.folder) if hasattr(knowledge, "folder") else default_folder()
-    folder = home / "imports" / digest[:32]
+        return told
+    folder = knowledge.folder / "imports" / digest[:32]
     fresh = not folder.exists()
-    _write(folder, "".join(sorted(f"{quad} .\n" for quad in kept)), files)
-    try:
-        loaded = knowledge.load_run(folder / "knowledge.nq")
-    except BaseException:
-        if fresh:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return Imported(
-        source=source,
-        graphs=tuple(graphs),
-        triples=len(found),
-        added=loaded.added,
-        artifacts=len(files),
-    )
+    with _draft(folder, files) as draft:
+
+        def keep(held: frozenset[str]) -> Path:
+            # What a run folder holds already stays its own: a copy would speak for it when the store is made anew.
+            kept = (quad for quad in found if len(held) == len(graphs) or quad.graph_name.value not in held)
+            return _settled(draft, folder, "".join(sorted(f"{quad} .\n" for quad in kept)))
+
+        try:
+            loaded = knowledge.admit(coming, source, keep)
+        except Uncertain:
+            raise  # what was written may need its files
+        except BaseException:
+            if fresh:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return told.model_copy(update={"added": loaded.added})
 
 
 def read_rdf(data: bytes, format_: Format, where: str) -> list[Any]:
@@ -181,59 +184,62 @@ def _is_here(knowledge: Any, ref: ArtifactRef) -> bool:
     return True
 
 
-def _check_held(knowledge: Any, quads: set[Any], graphs: list[str], source: str) -> list[str]:
-    """Return which graphs the store holds already, all of them with what the source says."""
-    from grafico.knowledge.query import Term
-
-    held = [
-        name
-        for name in graphs
-        if knowledge.query("ASK { GRAPH ?g { ?s ?p ?o } }", bind={"g": Term(type="uri", value=name)}).boolean
-    ]
-    if not held:
-        return []
-    there = _stored(_parsed(knowledge.dump().encode()), held)
-    came = _stored(quads, held)
-    for name in held:
-        if there[name] != came[name]:
-            raise Conflict(
-                f"the knowledge base holds {shorten(name)} already, and {source} says something else of it "
-                f"({len(came[name] - there[name])} triples more, {len(there[name] - came[name])} fewer)",
-                hint="import it into a store of its own with --store; `grafico kb rebuild` loads run folders anew",
-            )
-    return held
-
-
 def _parsed(data: bytes) -> Iterable[Any]:
     import pyoxigraph
 
     return pyoxigraph.parse(input=data, format=pyoxigraph.RdfFormat.N_QUADS)
 
 
-def _stored(quads: Iterable[Any], graphs: list[str]) -> dict[str, set[Any]]:
-    # Numbers and times are kept as values, so that they are compared as such.
-    import pyoxigraph
-
-    store = pyoxigraph.Store()
-    store.bulk_extend(quad for quad in quads if quad.graph_name.value in graphs)
-    found: dict[str, set[Any]] = {name: set() for name in graphs}
-    for quad in store:
-        found[quad.graph_name.value].add(quad)
-    return found
-
-
-def _write(folder: Path, text: str, artifacts: Mapping[ArtifactRef, Callable[[], IO[bytes]]]) -> None:
+@contextmanager
+def _draft(folder: Path, artifacts: Mapping[ArtifactRef, Callable[[], IO[bytes]]]) -> Iterator[Path]:
+    """Make the folder that an import gets, with its files; what is left of it afterwards is removed."""
     draft = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
     try:
-        draft.mkdir(mode=0o700, parents=True)
+        with _written(folder):
+            draft.mkdir(mode=0o700, parents=True)
+            _clear_away(folder.parent)
+            room, needed = shutil.disk_usage(draft).free, sum(ref.size for ref in artifacts)
+        if needed > room:
+            raise KnowledgeError(
+                f"the files to be imported need {needed} bytes, and {folder.parent} has room for {room}",
+                hint="free some space",
+            )
         for ref, open_ in artifacts.items():
             with open_() as source:
                 ArtifactFolder(draft).take(ref, source)
-        (draft / "knowledge.nq").write_text(text, encoding="utf-8")
-        with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
-        draft.rename(folder)
-    except OSError as error:
-        raise KnowledgeError(f"{folder} cannot be written: {error.strerror}", hint="free some space") from error
+        yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _settled(draft: Path, folder: Path, text: str) -> Path:
+    with _written(folder):
+        write_file(draft / QUADS_FILE, text)
+        for last in (False, False, True):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
+            try:
+                draft.rename(folder)
+            except OSError:
+                # Somebody who imports the same was faster.
+                if last:
+                    raise
+            else:
+                break
+    return folder / QUADS_FILE
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KnowledgeError(f"{folder} cannot be written: {error.strerror}", hint="free some space") from error
+
+
+def _clear_away(imports: Path) -> None:
+    """Remove what imports have left behind that were killed more than a day ago."""
+    for other in imports.glob(".*-*"):
+        with suppress(OSError):
+            if time.time() - other.stat().st_mtime > 24 * 3600:
+                shutil.rmtree(other)

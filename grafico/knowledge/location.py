@@ -1,6 +1,8 @@
 """Where the embedded store lives, and what kind of disk that is."""
 
 import contextlib
+import errno
+import hashlib
 import os
 import warnings
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ __all__ = [
     "database",
     "default_folder",
     "default_place",
+    "folder_beside",
     "network_file_system",
     "prepare",
     "using_store",
@@ -43,10 +46,19 @@ def default_place() -> Path | str:
         return chosen
     if given := os.environ.get("GRAFICO_KB"):
         return given if is_address(given) else Path(given).expanduser()
+    return _data_folder() / "kb"
+
+
+def folder_beside(address: str) -> Path:
+    """Return the folder on this machine for files that came with what was imported into the store at an address."""
+    return _data_folder() / "remote" / hashlib.sha256(address.encode()).hexdigest()[:16]
+
+
+def _data_folder() -> Path:
     data = os.environ.get("XDG_DATA_HOME")
     # The XDG specification has relative paths ignored.
     base = Path(data) if data and Path(data).is_absolute() else Path.home() / ".local" / "share"
-    return base / "grafico" / "kb"
+    return base / "grafico"
 
 
 def default_folder() -> Path:
@@ -134,7 +146,17 @@ def database(folder: Path) -> Path | None:
 
 
 def damaged(folder: Path, cause: object) -> KnowledgeError:
-    """Return the error for a store that cannot be opened."""
+    """Return the error for a store that cannot be opened or written."""
+    number = getattr(cause, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(cause) or "quota exceeded" in str(cause):
+        return KnowledgeError(
+            f"there is no room left for the knowledge base {folder}", hint="free some space there, and try again"
+        )
+    if number in (errno.EROFS, errno.EACCES, errno.EPERM) or "Read-only file system" in str(cause):
+        return KnowledgeError(
+            f"the knowledge base {folder} cannot be written: {getattr(cause, 'strerror', None) or cause}",
+            hint="set GRAFICO_KB to a folder that you may write to",
+        )
     return KnowledgeError(
         f"the knowledge base {folder} cannot be opened: {cause}",
         hint="run `grafico kb rebuild`: it makes the store anew from the run folders, which hold everything",

@@ -5,15 +5,27 @@ that N runs hold N times, so counts are wrong and joins grow with the runs. A tr
 graph that holds it. All but a load in bulk changes named graph and merge in one transaction.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from grafico.errors import KnowledgeError
-from grafico.knowledge.vocabulary import SCHEMA
+from grafico.errors import Conflict, KnowledgeError
+from grafico.knowledge.vocabulary import SCHEMA, shorten
 
-__all__ = ["BULK", "Source", "as_stored", "change", "data", "load", "merge_anew", "named_quads", "read_source"]
+__all__ = [
+    "BULK",
+    "Source",
+    "as_stored",
+    "by_graph",
+    "change",
+    "data",
+    "held_alike",
+    "load",
+    "merge_anew",
+    "named_quads",
+    "read_source",
+]
 
 BULK = 2000
 """Triples of new graphs from which on they are loaded in bulk."""
@@ -103,6 +115,45 @@ def load(
             store.flush()
         return coming, 0
     return _change(store, source.by_graph(), shared)
+
+
+def by_graph(quads: Iterable[Any]) -> dict[Any, set[Any]]:
+    """Return quads as a store keeps them, by graph; those of classes and properties are left out."""
+    found: dict[Any, set[Any]] = {}
+    for quad in as_stored(quad for quad in quads if not quad.graph_name.value.startswith(SCHEMA)):
+        found.setdefault(quad.graph_name, set()).add(quad)
+    return found
+
+
+def held_alike(coming: Mapping[Any, set[Any]], read: Callable[[Any], set[Any]], source: str) -> frozenset[str]:
+    """Return the graphs that a store holds already, all of them with what comes.
+
+    Parameters
+    ----------
+    coming
+        What :func:`by_graph` returns.
+    read
+        Returns what the store holds of a graph.
+    source
+        Where it comes from.
+
+    Raises
+    ------
+    Conflict
+        The store says something else in one of them.
+    """
+    held = set()
+    for graph in sorted(coming, key=str):
+        there = read(graph)
+        if there and there != coming[graph]:
+            raise Conflict(
+                f"the knowledge base holds {shorten(graph.value)} already, and {source} says something else of it "
+                f"({len(coming[graph] - there)} triples more, {len(there - coming[graph])} fewer)",
+                hint="import it into a store of its own with --store; `grafico kb rebuild` loads run folders anew",
+            )
+        if there:
+            held.add(str(graph.value))
+    return frozenset(held)
 
 
 def merge_anew(store: Any) -> None:

@@ -54,6 +54,8 @@ def read(data: bytes, format_: Format, where: str) -> list[Any]:
     quads: list[Any] = []
     try:
         for quad in rdf.parse(input=data, format=getattr(rdf.RdfFormat, format_.parser), base_iri=base):
+            if quad.predicate.value in _BOOKKEEPING or getattr(quad.graph_name, "value", "") == _STORE:
+                continue
             triple = (named(quad.subject), quad.predicate, named(quad.object))
             if isinstance(quad.graph_name, rdf.DefaultGraph) or quad.graph_name.value == _DIRECT:
                 outside.append(triple)
@@ -69,6 +71,9 @@ def read(data: bytes, format_: Format, where: str) -> list[Any]:
 
 _NESTED_ENTITY = re.compile(rb"<!ENTITY[^>]*&|<!ENTITY\s+%|<!ENTITY\s+\S+\s+(?:SYSTEM|PUBLIC)")
 _HINT = "check the file, and its format: --format says another than its extension does"
+_BOOKKEEPING = (GRAFICO + "revision", GRAFICO + "pastRevision")
+_STORE = "https://w3id.org/grafico/store"
+"""Notes of a store behind an endpoint for itself, which a raw copy of it holds; see ``remote_graphs``."""
 _DIRECT = "https://w3id.org/grafico/graph/direct"
 """What a store was told without a run is, in another store, what was imported."""
 

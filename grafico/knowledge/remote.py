@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grafico.calculations import ArtifactRef
-from grafico.errors import KnowledgeError
+from grafico.errors import Conflict, KnowledgeError
 from grafico.knowledge.address import Address, read_address
 from grafico.knowledge.endpoint import Endpoint, Uncertain
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.fetch import COMMITTED
 from grafico.knowledge.files import read_artifact
-from grafico.knowledge.merge import as_stored, read_source
+from grafico.knowledge.location import folder_beside
+from grafico.knowledge.merge import as_stored, by_graph, held_alike, read_source
 from grafico.knowledge.persist import DIRECT, Persisted, Statement, persist_into
 from grafico.knowledge.query import QueryResult, run_query
 from grafico.knowledge.reading import Reader
@@ -83,6 +84,37 @@ class RemoteKnowledgeBase(Reader):
             added, removed = added + came, removed + went
         return Loaded(added=added, removed=removed)
 
+    @property
+    def folder(self) -> Path:
+        """Where files are kept on this machine that came with what was imported from here."""
+        return folder_beside(self.address.query_url)
+
+    def held(self, coming: Mapping[Any, set[Any]], source: str) -> frozenset[str]:
+        """Return which graphs the store holds already; see :func:`~grafico.knowledge.merge.held_alike`."""
+        return held_alike(coming, lambda graph: self._graphs.whole(graph.value)[0], source)
+
+    def admit(self, coming: Mapping[Any, set[Any]], source: str, keep: Callable[[frozenset[str]], Path]) -> Loaded:
+        """Load graphs from elsewhere, unless one of them says something else; see :meth:`.KnowledgeBase.admit`."""
+        held = self.held(coming, source)
+        wanted = read_source(keep(held)).by_graph()
+        added = 0
+        for graph in sorted((graph for graph in wanted if graph.value.startswith(SCHEMA)), key=str):
+            added += self._load_graph(graph.value, as_stored(wanted[graph]))[0]
+        new = {graph: quads for graph, quads in coming.items() if graph.value not in held}
+        if new:
+            try:
+                self._graphs.add_new(new)
+            except Uncertain:
+                # What is there now tells whether it was made.
+                if len(self.held(new, source)) < len(new):
+                    raise
+            if len(self.held(new, source)) < len(new):
+                raise Conflict(
+                    f"{self.place}: others wrote to the same graphs while {source} was imported; nothing was written",
+                    hint="import it again",
+                )
+        return Loaded(added=added + sum(map(len, new.values())), removed=0)
+
     def query(
         self,
         query: str,
@@ -123,14 +155,14 @@ class RemoteKnowledgeBase(Reader):
         return tuple(Path(f.value) for _, f in rows if (Path(f.value) / QUADS_FILE).is_file())
 
     def read_artifact(self, ref: ArtifactRef) -> bytes:
-        """Return the bytes of a file of a run, if its folder is on this machine; its digest is checked.
+        """Return the bytes of a file of a run, if its folder or a crate of it was here; its digest is checked.
 
         Raises
         ------
         KnowledgeError
-            No run folder here has it, or its content is another.
+            No run folder here has it, nor has anything that was imported from here, or its content is another.
         """
-        return read_artifact(ref, self.runs())
+        return read_artifact(ref, [*self.runs(), *self._imports()])
 
     def rebuild(self, folders: Iterable[Path] = ()) -> Rebuilt:
         """Load again the runs whose folders are on this machine, and those found in or under ``folders``.
@@ -140,6 +172,14 @@ class RemoteKnowledgeBase(Reader):
         known = dict.fromkeys([*map(str, self.runs()), *map(str, run_folders(folders))])
         loaded: list[str] = []
         problems: list[str] = []
+        for folder in map(str, self._imports()):
+            try:
+                self._load_import(Path(folder) / QUADS_FILE)
+                loaded.append(folder)
+            except Conflict:
+                continue  # others have loaded the run itself since, which is newer than a copy
+            except KnowledgeError as error:
+                problems.append(error.message)
         for folder in known:
             try:
                 self.load_run(Path(folder) / QUADS_FILE)
@@ -159,6 +199,12 @@ class RemoteKnowledgeBase(Reader):
 
         rows = self._endpoint.select(f"SELECT ?s ?p ?o ?g {{ GRAPH ?g {{ ?s ?p ?o }} {_OWN} }}")
         return "".join(sorted(f"{quad} .\n" for quad in as_stored(pyoxigraph.Quad(*row) for row in rows)))
+
+    def _load_import(self, quads: Path) -> None:
+        self.admit(by_graph(read_source(quads).quads()), str(quads), lambda _held: quads)
+
+    def _imports(self) -> list[Path]:
+        return sorted((found.parent for found in (self.folder / "imports").glob(f"[!.]*/{QUADS_FILE}")), key=_age)
 
     def _reading(self, use: Callable[[Any], ResultT]) -> ResultT:
         view = RemoteView(self._endpoint)
@@ -202,6 +248,10 @@ class RemoteKnowledgeBase(Reader):
 
 _HIDDEN = ", ".join(map(iri_term, BOOKKEEPING))
 _OWN = f"FILTER(?g != {iri_term(MARKER)} && ?p NOT IN ({_HIDDEN}))"
+
+
+def _age(folder: Path) -> tuple[float, str]:
+    return -folder.stat().st_mtime, folder.name
 
 
 def _is_blank(quad: Any) -> bool:

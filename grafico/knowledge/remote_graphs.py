@@ -6,7 +6,7 @@ afterwards the mark tells whether it was made. Old revisions are kept for a whil
 """
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +139,18 @@ class RemoteGraphs:
         operations = [_modify(removed, added, condition)]
         if self.default_graph_is_apart():
             operations += merge_operations(graph, added, removed)
+        self._endpoint.update(" ;\n".join(operations))
+
+    def add_new(self, coming: Mapping[Any, Collection[Any]]) -> None:
+        """Send one request that fills graphs, all of them or none, if none of them holds anything yet."""
+        empty = (
+            f"FILTER NOT EXISTS {{ GRAPH {graph} {{ ?s{number} ?p{number} ?o{number} }} }}"
+            for number, graph in enumerate(coming)
+        )
+        operations = [_modify((), [quad for quads in coming.values() for quad in quads], " ".join(empty))]
+        if self.default_graph_is_apart():
+            for graph, quads in coming.items():
+                operations += merge_operations(graph.value, quads, ())
         self._endpoint.update(" ;\n".join(operations))
 
     def default_graph_is_apart(self) -> bool:

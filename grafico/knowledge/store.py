@@ -20,21 +20,29 @@ from pydantic import Field
 
 from grafico.calculations import ArtifactRef, Model
 from grafico.errors import KnowledgeError
+from grafico.knowledge.disk import (
+    QUADS_FILE,
+    clear_away,
+    is_torn,
+    opened,
+    run_folders,
+    sync,
+    tidy,
+    used,
+    write_file,
+)
 from grafico.knowledge.embedded import EmbeddedGraphs
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.files import ArtifactFolder, read_artifact
 from grafico.knowledge.location import damaged, database, default_folder, prepare
 from grafico.knowledge.lock import DEFAULT_WAIT_S, locked
-from grafico.knowledge.merge import change, load, merge_anew, named_quads, read_source
+from grafico.knowledge.merge import change, held_alike, load, merge_anew, named_quads, read_source
 from grafico.knowledge.persist import DIRECT, Persisted, Statement, persist_into
 from grafico.knowledge.query import QueryResult, run_query
 from grafico.knowledge.reading import Reader
 from grafico.knowledge.vocabulary import SCHEMA
 
 __all__ = ["QUADS_FILE", "KnowledgeBase", "Loaded", "Rebuilt", "run_folders"]
-
-QUADS_FILE = "knowledge.nq"
-"""What a run knows, in its folder."""
 
 ResultT = TypeVar("ResultT")
 
@@ -91,6 +99,36 @@ class KnowledgeBase(Reader):
         def use(store: Any) -> tuple[int, int]:
             self._remember(str(quads.parent.resolve()))
             return load(store, source, in_bulk=self._unmerged)
+
+        added, removed = self._writing(use)
+        return Loaded(added=added, removed=removed)
+
+    def held(self, coming: Mapping[Any, set[Any]], source: str) -> frozenset[str]:
+        """Return which graphs the store holds already; see :func:`~grafico.knowledge.merge.held_alike`."""
+        return self._reading(lambda store: held_alike(coming, _graph_of(store), source))
+
+    def admit(self, coming: Mapping[Any, set[Any]], source: str, keep: Callable[[frozenset[str]], Path]) -> Loaded:
+        """Load graphs from elsewhere, unless one of them says something else here; nobody comes in between.
+
+        Parameters
+        ----------
+        coming
+            What :func:`~grafico.knowledge.merge.by_graph` returns.
+        source
+            Where it comes from.
+        keep
+            Given the graphs that are held already, writes the N-Quads to load, and returns their path.
+
+        Raises
+        ------
+        Conflict
+            The store says something else in one of the graphs; nothing was loaded.
+        """
+
+        def use(store: Any) -> tuple[int, int]:
+            quads = keep(held_alike(coming, _graph_of(store), source))
+            self._remember(str(quads.parent.resolve()))
+            return load(store, read_source(quads), in_bulk=self._unmerged)
 
         added, removed = self._writing(use)
         return Loaded(added=added, removed=removed)
@@ -169,24 +207,37 @@ class KnowledgeBase(Reader):
         """
         prepare(self.folder)
         with locked(self.folder, write=True, wait_s=self.wait_s):
-            known = dict.fromkeys([*self._remembered(), *map(str, run_folders(folders))])
+            known = list(dict.fromkeys([*self._remembered(), *map(str, run_folders(folders))]))
+            # A run that went on after a copy of it was imported knows more than the copy.
+            known.sort(key=lambda folder: Path(folder).parent != self.folder.resolve() / "imports")
+            with contextlib.suppress(KnowledgeError):
+                clear_away(self.folder, database(self.folder))
             fresh = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
-            loaded: list[str] = []
-            problems: list[str] = []
-            triples = 0
-            store = _open(self.folder, fresh)
-            for folder in known:
-                try:
-                    triples += load(store, read_source(Path(folder) / QUADS_FILE))[0]
-                    loaded.append(folder)
-                except KnowledgeError as error:
-                    problems.append(error.message)
-            triples += self._carry_over(store, problems)
-            store.flush()
-            del store
-            self._switch(fresh)
-            _write(self.folder / "runs.jsonl", "".join(json.dumps({"folder": folder}) + "\n" for folder in known))
+            try:
+                loaded, triples, problems = self._made_anew(fresh, known)
+                self._switch(fresh)
+                lines = (json.dumps({"folder": folder}) + "\n" for folder in known)
+                write_file(self.folder / "runs.jsonl", "".join(lines))
+            except OSError as error:
+                traceback.clear_frames(error.__traceback__)
+                shutil.rmtree(fresh, ignore_errors=True)
+                raise damaged(self.folder, error) from error
         return Rebuilt(runs=tuple(loaded), triples=triples, problems=tuple(problems))
+
+    def _made_anew(self, fresh: Path, known: list[str]) -> tuple[list[str], int, list[str]]:
+        loaded: list[str] = []
+        problems: list[str] = []
+        triples = 0
+        store = opened(self.folder, fresh)
+        for folder in known:
+            try:
+                triples += load(store, read_source(Path(folder) / QUADS_FILE))[0]
+                loaded.append(folder)
+            except KnowledgeError as error:
+                problems.append(error.message)
+        triples += self._carry_over(store, problems)
+        store.flush()
+        return loaded, triples, problems
 
     def dump(self) -> str:
         """Return what the runs' graphs hold as sorted N-Quads, for comparison and exchange."""
@@ -203,7 +254,10 @@ class KnowledgeBase(Reader):
             except (OSError, RuntimeError) as error:
                 raise damaged(self.folder, error) from error
             turnstile.open()
-            return use(store)
+            try:
+                return use(store)
+            except OSError as error:
+                raise damaged(self.folder, error) from error
 
     def _writing(self, use: Callable[[Any], ResultT]) -> ResultT:
         prepare(self.folder)
@@ -211,21 +265,24 @@ class KnowledgeBase(Reader):
             path = database(self.folder)
             try:
                 if path is None:
+                    clear_away(self.folder, None)
                     path = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
-                    result = _used(self.folder, path, use)
+                    result = used(self.folder, path, use)
                     self._mark_merged(path)
-                    _write(self.folder / "current", path.name + "\n")
+                    write_file(self.folder / "current", path.name + "\n")
                 elif self._is_merged(path):
-                    result = _used(self.folder, path, use)
+                    result = used(self.folder, path, use)
                 else:
-                    _used(self.folder, path, merge_anew)
+                    used(self.folder, path, merge_anew)
                     self._mark_merged(path)
-                    result = _used(self.folder, path, use)
+                    result = used(self.folder, path, use)
             except BaseException as error:
                 # The database closes when its last reference goes, which must be before the lock does.
                 traceback.clear_frames(error.__traceback__)
+                if isinstance(error, OSError):
+                    raise damaged(self.folder, error) from error
                 raise
-            _tidy(path)
+            tidy(path)
             return result
 
     def _is_merged(self, path: Path) -> bool:
@@ -235,25 +292,23 @@ class KnowledgeBase(Reader):
             return False
 
     def _mark_merged(self, path: Path) -> None:
-        _write(self.folder / "merged", path.name + "\n")
+        write_file(self.folder / "merged", path.name + "\n")
 
     @contextlib.contextmanager
     def _unmerged(self) -> Iterator[None]:
         mark = self.folder / "merged"
         name = mark.read_text(encoding="utf-8") if mark.exists() else None
         mark.unlink(missing_ok=True)
-        _sync(self.folder)
+        sync(self.folder)
         yield
         # A new database is marked by who made it.
         if name is not None:
-            _write(mark, name)
+            write_file(mark, name)
 
     def _switch(self, fresh: Path) -> None:
         self._mark_merged(fresh)
-        _write(self.folder / "current", fresh.name + "\n")
-        for old in self.folder.glob("oxigraph-*"):
-            if old != fresh:
-                shutil.rmtree(old, ignore_errors=True)
+        write_file(self.folder / "current", fresh.name + "\n")
+        clear_away(self.folder, fresh)
 
     def _carry_over(self, fresh: Any, problems: list[str]) -> int:
         graphs = self._remembered("graph")
@@ -289,7 +344,7 @@ class KnowledgeBase(Reader):
             return
         path = self.folder / _LISTS[kind]
         with path.open("a", encoding="utf-8") as file:
-            file.write("\n" * _torn(path) + json.dumps({kind: name}) + "\n")
+            file.write("\n" * is_torn(path) + json.dumps({kind: name}) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -297,67 +352,5 @@ class KnowledgeBase(Reader):
 _LISTS = {"folder": "runs.jsonl", "graph": "graphs.jsonl"}
 
 
-def _torn(path: Path) -> bool:
-    data = path.read_bytes() if path.exists() else b""
-    return bool(data) and not data.endswith(b"\n")
-
-
-def _used(folder: Path, path: Path, use: Callable[[Any], ResultT]) -> ResultT:
-    store = _open(folder, path)
-    try:
-        result = use(store)
-        store.flush()
-    except OSError as error:
-        raise damaged(folder, error) from error
-    return result
-
-
-def _open(folder: Path, path: Path) -> Any:
-    import pyoxigraph
-
-    try:
-        return pyoxigraph.Store(str(path))
-    except (OSError, RuntimeError) as error:
-        if "lock" in str(error).lower() and "LOCK" in str(error):
-            raise KnowledgeError(
-                f"the database {path} is open in another program", hint="close it; grafico opens it under its own lock"
-            ) from error
-        raise damaged(folder, error) from error
-
-
-def run_folders(folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield the run folders that have knowledge among ``folders`` and in them."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise KnowledgeError(f"{folder} is no folder", hint="name a run folder, or a folder that holds run folders")
-        if (folder / QUADS_FILE).is_file():
-            yield folder.resolve()
-        yield from sorted(found.parent.resolve() for found in folder.glob(f"*/{QUADS_FILE}"))
-
-
-def _tidy(path: Path) -> None:
-    # RocksDB keeps an old log from each time it was opened.
-    for old in sorted(path.glob("LOG.old.*"))[:-3]:
-        with contextlib.suppress(OSError):
-            old.unlink()
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _graph_of(store: Any) -> Callable[[Any], set[Any]]:
+    return lambda graph: set(store.quads_for_pattern(None, None, None, graph))
