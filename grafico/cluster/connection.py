@@ -155,16 +155,9 @@ class ClusterFolder:
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = self.root.lstat()
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-                raise ProfileError(
-                    f"{self.root} is not a folder of yours, so a cluster cannot keep its keys in it",
-                    hint="remove it, or set GRAFICO_CLUSTERS to a folder of your own",
-                )
-            self.root.chmod(0o700)
-            for folder in (self.tls, self.hosts, self.logs):
+            for folder in (self.root, self.tls, self.hosts, self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
-                folder.chmod(0o700)
+                _close_to_others(folder)
         except OSError as error:
             raise ProfileError(f"the cluster folder {self.root} cannot be made: {error.strerror or error}") from error
 
@@ -180,6 +173,27 @@ class ClusterFolder:
             return Profile.model_validate_json(self.profile.read_bytes())
         except (OSError, ValidationError) as error:
             raise ProfileError(f"{self.profile} cannot be read: {error}") from None
+
+
+def _close_to_others(folder: Path) -> None:
+    """Let only the owner into a folder; a link is not followed, or what it leads to would lose its permissions.
+
+    Raises
+    ------
+    ProfileError
+        It is a link, or somebody else's.
+    """
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise ProfileError(
+            f"{folder} is not a folder of yours, so a cluster cannot keep its keys in it",
+            hint="remove it, or set GRAFICO_CLUSTERS to a folder of your own",
+        )
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(handle, 0o700)
+    finally:
+        os.close(handle)
 
 
 def clusters_folder() -> Path:

@@ -15,7 +15,7 @@ from standing import PROFILE
 
 from grafico.cluster import Profile, open_cluster
 from grafico.cluster.certificates import issue
-from grafico.cluster.connection import find_connection
+from grafico.cluster.connection import ClusterFolder, find_connection
 from grafico.cluster.lifecycle import ask, start_server, stop_server, stopped
 from grafico.errors import ClusterLost, ProfileError
 from grafico.runs import RunPaths, read_starts
@@ -303,6 +303,23 @@ def test_certificates_are_kept_only_where_nobody_else_can_read(tmp_path):
         "node.pem": 0o600,
         "node.key": 0o600,
     }
+
+
+def test_a_link_in_a_cluster_folder_is_refused_and_what_it_leads_to_keeps_its_permissions(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    elsewhere.chmod(0o755)
+    for name in ("tls", "hosts", "logs"):
+        place = tmp_path / f"with-{name}"
+        place.mkdir()
+        (place / name).symlink_to(elsewhere)
+        with pytest.raises(ProfileError, match="not a folder of yours"):
+            ClusterFolder(place).create()
+    (tmp_path / "link").symlink_to(elsewhere)
+    with pytest.raises(ProfileError, match="not a folder of yours"):
+        ClusterFolder(tmp_path / "link").create()
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+    assert not list(elsewhere.iterdir())
 
 
 def test_the_end_of_the_cluster_is_an_error_and_no_outcome(task, paths, tmp_path):
