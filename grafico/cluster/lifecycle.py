@@ -172,10 +172,13 @@ def ask(connection: Connection, call: str, **given: Any) -> Any:
         with _quiet():
             return asyncio.run(ask_server(connection, call, **given))
     except (OSError, ValueError) as error:  # a certificate that cannot be read is a ValueError or an OSError
-        said = str(error).partition("\n")[0] or type(error).__name__
+        late = f"not within {ANSWER_S:g} s" if isinstance(error, TimeoutError) else type(error).__name__
+        said = str(error).partition("\n")[0] or late
+        log = ClusterFolder(connection.folder).logs / "server.log"
+        force = f"; `grafico cluster down {connection.name} --force` ends it" if is_up(connection) else ""
         raise GraficoError(
             f"the cluster {connection.name!r} does not answer at {connection.scheduler}: {said}",
-            hint=f"its server is {connection.server}; its log: {ClusterFolder(connection.folder).logs / 'server.log'}",
+            hint=f"its server is {connection.server}; its log: {log}{force}",
         ) from None
 
 

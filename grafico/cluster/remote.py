@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -274,8 +274,10 @@ class Remote:
 
     async def _exchange(self) -> None:
         pending = [each.model_dump(mode="json") for each in self._cluster.pending()]
-        answer = await self._client.scheduler.grafico_exchange(
-            client=self._client.id, run=self._cluster.run_id, pending=pending, status=self._cluster.report()
+        answer = await self._patiently(
+            self._client.scheduler.grafico_exchange(
+                client=self._client.id, run=self._cluster.run_id, pending=pending, status=self._cluster.report()
+            )
         )
         if answer.get("unknown"):
             await self._join()
@@ -283,6 +285,19 @@ class Remote:
         self._stopping = str(answer["stopping"])
         self._gone = answer["gone"]
         self._hear(answer)
+
+    async def _patiently(self, question: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Wait for an answer; tell people when that takes long."""
+        asked, began = asyncio.ensure_future(question), time.monotonic()
+        try:
+            while not (await asyncio.wait({asked}, timeout=SAID_S))[0]:
+                self._say(
+                    f"the cluster {self.connection.name!r} has not answered for {time.monotonic() - began:.0f} s "
+                    f"({self.connection.server}): waiting; what runs there goes on"
+                )
+            return asked.result()
+        finally:
+            asked.cancel()
 
     def _hear(self, answer: Mapping[str, Any]) -> None:
         cluster = self._cluster
