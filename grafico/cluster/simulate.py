@@ -7,6 +7,7 @@ same code as in a run. Waiting in a batch system's queue, starting workers, and 
 import heapq
 import itertools
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -132,6 +133,8 @@ class _Simulation:
         self.free = open_at_once
         self.known: dict[tuple[str, int], list[_Item] | None] = {}
         """Who waits for a calculation of an identity; None when it is done."""
+        self.ready: deque[_Item] = deque()
+        """Those whose step is done."""
         self.specs = {worker.name: worker for worker in workers}
         self.until: dict[str, float] = {}
         for worker in workers:
@@ -200,6 +203,7 @@ class _Simulation:
                 return
             self.free -= 1
             self.advance(_Lane(phases, self.now))
+            self.settle()
 
     def advance(self, lane: _Lane) -> None:
         """Begin a lane's next phase, or end it."""
@@ -227,7 +231,7 @@ class _Simulation:
                 self.schedule.shared += 1
                 waiting = self.known[key]
                 if waiting is None:
-                    self.go_on(item)
+                    self.ready.append(item)
                 else:
                     waiting.append(item)
                 return
@@ -240,8 +244,13 @@ class _Simulation:
         others: list[_Item] | None = []
         if item.step.identity:
             others, self.known[key] = self.known[key], None
-        for one in (item, *(others or ())):
-            self.go_on(one)
+        self.ready += (item, *(others or ()))
+        self.settle()
+
+    def settle(self) -> None:
+        """Let go on whatever can; one after the other, since a lane may know thousands of its steps already."""
+        while self.ready:
+            self.go_on(self.ready.popleft())
 
     def go_on(self, item: _Item) -> None:
         """Take the next step of a chain."""

@@ -107,3 +107,11 @@ def test_no_schedule_is_shorter_than_its_bounds_or_longer_than_one_after_another
     for span in found.busy["cpu"]:
         there = sum(other.places for other in found.busy["cpu"] if other.start <= span.start < other.end)
         assert there <= cpus
+
+
+def test_a_lane_may_know_thousands_of_its_steps_already() -> None:
+    phases = [one(1, identity=f"step {number}") for number in range(1500)]
+    chain = [[Chains(tuple(phase[0].steps[0] for phase in phases))]]
+    for same in (phases, chain):
+        found = run(same, same, workers=[cpu()], open_at_once=1)
+        assert (found.makespan_s, found.steps, found.shared, len(found.lanes_s)) == (1500, 1500, 1500, 2)
