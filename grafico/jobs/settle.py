@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from grafico.calculations import Failure, Json, Outcome, Success
-from grafico.jobs.tables import Table, tables_of
+from grafico.jobs.tables import Table, json_bytes, tables_of
 from grafico.runs import Run, RunPaths, RunStatus, read_run
 
 __all__ = ["EXIT_CODES", "Ended", "exit_code", "read_tables", "settled", "write_results"]
@@ -89,9 +89,9 @@ def _write(run: Run, name: str, value: Json) -> None:
     from grafico.runs.files import disk_errors, write_atomic
 
     path = run.paths.result(name)
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    data = json_bytes(value) + b"\n"
     with disk_errors("a result could not be written", path):
-        write_atomic(path, text.encode())
+        write_atomic(path, data)
 
 
 def read_tables(paths: RunPaths) -> tuple[Table, ...]:

@@ -4,6 +4,7 @@ A science knows nothing of faces: its result only has a method (or property) ``t
 mappings with ``title``, ``columns`` and ``rows``.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, Protocol, runtime_checkable
@@ -13,7 +14,7 @@ from pydantic import Field
 from grafico.calculations import Json, Model
 from grafico.jobs.catalog import said
 
-__all__ = ["HasTables", "Table", "tables_of"]
+__all__ = ["HasTables", "Table", "json_bytes", "plain_text", "tables_of"]
 
 
 class Table(Model):
@@ -52,10 +53,27 @@ def _table(item: Any) -> Table:
         return item.get(name, default) if isinstance(item, Mapping) else getattr(item, name, default)
 
     rows = tuple(tuple(_cell(value) for value in row) for row in part("rows", ()))
-    return Table(title=str(part("title", "")), columns=tuple(str(name) for name in part("columns", ())), rows=rows)
+    return Table(
+        title=plain_text(str(part("title", ""))),
+        columns=tuple(plain_text(str(name)) for name in part("columns", ())),
+        rows=rows,
+    )
 
 
 def _cell(value: object) -> Json:
     if isinstance(value, float) and not isfinite(value):
         return str(value)  # JSON has no NaN
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    return value if value is None or isinstance(value, (bool, int, float)) else plain_text(str(value))
+
+
+def json_bytes(value: Json) -> bytes:
+    """Return JSON in UTF-8; a text that UTF-8 cannot hold has escapes in it."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=2, allow_nan=False).encode()
+
+
+def plain_text(text: str) -> str:
+    """Return a text that UTF-8 can hold: the names of files may have bytes in them that are no text."""
+    return text.encode(errors="replace").decode()

@@ -221,6 +221,9 @@ def test_a_sweep_that_goes_on_has_a_table_of_what_is_there(
         if list((bench / "runs").glob("many-*/journal/*.jsonl")):
             found = grafico("table", "last", "--json").json
             states = [row[found["columns"].index("status")] for row in found["rows"]]
-    process.terminate()
+    process.kill()
     process.communicate(timeout=60)
     assert states == ["success", "running"]
+    # Nobody carries it out now, so nothing runs.
+    found = grafico("table", "last", "--json").json
+    assert [row[found["columns"].index("status")] for row in found["rows"]] == ["success", "begun"]

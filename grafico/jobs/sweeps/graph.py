@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, PrivateAttr
@@ -16,7 +17,7 @@ from grafico.jobs.sweeps.plot import draw
 from grafico.jobs.sweeps.roster import Roster
 from grafico.jobs.sweeps.rows import row_of
 from grafico.jobs.sweeps.table import LaneEnd, SweepTable
-from grafico.jobs.tables import Table
+from grafico.jobs.tables import Table, json_bytes
 
 __all__ = ["MEMBERS", "SweepResult", "SweepState", "row_file", "sweep_graph", "sweep_table"]
 
@@ -81,8 +82,13 @@ class RunMembers(Node[SweepState, SweepResult]):
             if isinstance(outcome, Failure):
                 return LaneEnd.failed(outcome)
             row = row_of(outcome.output)
-            await ctx.publish(f"{MEMBERS}/{key}/result.json", _result(outcome.output))
-            await ctx.publish(row_file(key), json.dumps(row, ensure_ascii=False).encode())
+            try:
+                result = _result(outcome.output)
+            except Exception as error:  # noqa: BLE001 - one result that no file can hold fails no other
+                row = {**row, "note": f"the result cannot be written: {said(error)}"}
+            else:
+                await ctx.publish(f"{MEMBERS}/{key}/result.json", result)
+            await ctx.publish(row_file(key), json.dumps(row).encode())
             return LaneEnd("success", row)
 
         ends: dict[str, Any] = await ctx.fan_out(
@@ -152,12 +158,23 @@ def sweep_table(roster: Roster, ends: dict[str, LaneEnd]) -> SweepTable:
 
 
 def _result(output: Any) -> bytes:
+    value: Json
     if isinstance(output, BaseModel):
-        return output.model_dump_json(indent=2).encode()
-    from pydantic import TypeAdapter
+        value = output.model_dump(mode="json")
+    else:
+        from pydantic import TypeAdapter
 
-    value: Json = TypeAdapter(type(output)).dump_python(output, mode="json")
-    return json.dumps(value, indent=2, ensure_ascii=False).encode()
+        value = TypeAdapter(type(output)).dump_python(output, mode="json")
+    return json_bytes(_finite(value))
+
+
+def _finite(value: Json) -> Json:
+    """Return a value with null for each number that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def sweep_graph(graph: Any, job: Job) -> Graph:

@@ -20,6 +20,7 @@ from grafico.jobs.provenance import store_of
 from grafico.jobs.request import check_request, read_request
 from grafico.jobs.schema import Job
 from grafico.jobs.sweeps.members import Member, Shard, expand
+from grafico.jobs.sweeps.table import installed
 
 __all__ = ["Sweep", "SweepLane", "load_sweep"]
 
@@ -212,9 +213,7 @@ def _digest(request: BaseModel) -> str:
 
 
 def _need_pyarrow() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("pyarrow") is None:
+    if not installed("pyarrow"):
         raise MissingExtra(
             "table.parquet: pyarrow is not installed", hint='pip install "grafico[parquet]", or leave table.parquet out'
         )

@@ -2,12 +2,11 @@
 
 import io
 import warnings
-from importlib.util import find_spec
 from typing import Any
 
 from grafico.calculations import Json
 from grafico.jobs.problems import did_you_mean
-from grafico.jobs.sweeps.table import SweepTable
+from grafico.jobs.sweeps.table import SweepTable, installed
 
 __all__ = ["draw"]
 
@@ -40,7 +39,7 @@ def draw(table: SweepTable, wanted: str, title: str) -> bytes | str:
             f"no picture: the table has no column {wanted!r} of numbers{did_you_mean(wanted, table.results)} "
             f"(columns of results: {known})"
         )  # fmt: skip
-    if find_spec("matplotlib") is None:
+    if not installed("matplotlib"):
         return "" if wanted == "auto" else 'no picture: matplotlib is not installed; pip install "grafico[chem]"'
     rows = [row for row in table.rows if _is_number(row.get(column))]
     axes = [name for name in table.matrix if len({str(row.get(name)) for row in table.rows}) > 1]

@@ -13,12 +13,15 @@ from pydantic import BaseModel
 
 from grafico.calculations import Json
 from grafico.jobs.catalog import said
+from grafico.jobs.tables import plain_text
 
 __all__ = ["HasRow", "Row", "row_of"]
 
 Row: TypeAlias = dict[str, Json]
 
 LONGEST_CELL = 300
+MOST_BITS = 4096
+"""Of a whole number in a cell; Python does not write very long ones."""
 
 _UNITS = (
     "hartree",
@@ -63,7 +66,7 @@ def row_of(result: object) -> Row:
     """Return the row of a result; where making it fails, the row says so: the result itself is there."""
     try:
         offered = result.row() if isinstance(result, HasRow) else _scalars(result)
-        return {str(name): _cell(value) for name, value in offered.items()}
+        return {plain_text(str(name)): _cell(value) for name, value in offered.items()}
     except Exception as error:  # noqa: BLE001 - whatever a science raises here, its result is there
         return {"note": f"the result cannot make its row: {said(error)}"}
 
@@ -87,7 +90,9 @@ def _is_scalar(value: object) -> bool:
 def _cell(value: Any) -> Json:
     if isinstance(value, float) and not isfinite(value):
         return str(value)
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return "a number of more digits than a table can hold"
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    text = str(value)
+    text = plain_text(str(value))
     return text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…"

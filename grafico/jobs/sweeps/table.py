@@ -4,15 +4,16 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 from grafico.calculations import Failure, Json
 from grafico.errors import BadInput, MissingExtra
 from grafico.jobs.sweeps.rows import Row
-from grafico.jobs.tables import Table
+from grafico.jobs.tables import Table, plain_text
 
-__all__ = ["OWN", "LaneEnd", "SweepTable", "merged", "write_csv", "write_parquet"]
+__all__ = ["OWN", "LaneEnd", "SweepTable", "installed", "merged", "write_csv", "write_parquet"]
 
 OWN = frozenset({"member", "status", "failure", "message", "same as", "run"})
 """Columns that every table has, or may have."""
@@ -66,7 +67,7 @@ class SweepTable:
         """
         names = {name: self._own(name) for name in end.row}
         self.results.update(dict.fromkeys(names.values()))
-        about = {"failure": end.kind or None, "message": end.message or None, "same as": lane or None}
+        about = {"failure": end.kind or None, "message": plain_text(end.message) or None, "same as": lane or None}
         results = {names[name]: value for name, value in end.row.items()}
         self.rows.append({"member": member, **cells, "status": end.status, **results, **about})
 
@@ -143,12 +144,7 @@ def _column(values: list[Json]) -> list[Any]:
         return values
     if kinds <= {int, float} and all(not isinstance(v, int) or abs(v) <= LARGEST for v in values):
         return [float(v) if float in kinds and v is not None else v for v in values]
-    return [None if value is None else _utf8(value) for value in values]
-
-
-def _utf8(value: Json) -> str:
-    """Return a text that UTF-8 can hold: names of files may have bytes in them that are no text."""
-    return str(value).encode(errors="replace").decode()
+    return [None if value is None else plain_text(str(value)) for value in values]
 
 
 def merged(tables: Mapping[str, SweepTable]) -> SweepTable:
@@ -172,6 +168,14 @@ def merged(tables: Mapping[str, SweepTable]) -> SweepTable:
         result.results.update(table.results)
         result.rows += [{**row, "run": name} for row in table.rows] if others else table.rows
     return result
+
+
+def installed(name: str) -> bool:
+    """Whether a package can be imported, as far as can be told without doing so."""
+    try:
+        return util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def write_csv(table: SweepTable, path: Path) -> None:
