@@ -7,6 +7,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -37,8 +38,19 @@ def out(*, stderr: bool = False) -> "Console":
 
 def print_json(value: Any) -> None:
     """Print one JSON value on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=not _holds_any(sys.stdout), default=str, allow_nan=False)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def forgive(stream: object) -> None:
+    """Let what a stream's encoding does not have become a question mark: names, lines of tables, the ångström."""
+    if isinstance(stream, TextIOWrapper) and (stream.errors == "strict" or not _holds_any(stream)):
+        stream.reconfigure(errors="replace")
+
+
+def _holds_any(stream: object) -> bool:
+    return str(getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
 
 
 class Commands(TyperGroup):
@@ -49,6 +61,7 @@ class Commands(TyperGroup):
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         given = list(sys.argv[1:] if args is None else args)
+        forgive(sys.stdout)
         code: Any
         try:
             code = super().main(given, standalone_mode=False, **extra)
