@@ -31,6 +31,8 @@ class AttemptTold:
     """When its process began."""
     waited_s: float | None = None
     """Between the two: in the queue."""
+    found: bool = False
+    """Whether it had begun for an earlier controller, and was found again on its cluster."""
     seconds: float | None = None
     kind: str = ""
     message: str = ""
@@ -109,8 +111,11 @@ def explain_all(view: RunView, paths: Sequence[str]) -> list[Explanation]:
     starts: dict[str, list[Started]] = {}
     for started in read_starts(view.paths):
         starts.setdefault(started.key, []).append(started)
+    below: dict[str, list[LaneView]] = {}
+    for lane in view.lanes.values():
+        below.setdefault(parent_of(lane.path) or "", []).append(lane)
     plan = _plan(view)
-    return [_explain(view, path, starts, plan) for path in paths]
+    return [_explain(view, path, starts, below.get(path, ()), plan) for path in paths]
 
 
 def _plan(view: RunView) -> ResumePlan | str:
@@ -122,7 +127,13 @@ def _plan(view: RunView) -> ResumePlan | str:
         return error.message
 
 
-def _explain(view: RunView, path: str, starts: Mapping[str, list[Started]], plan: ResumePlan | str) -> Explanation:
+def _explain(
+    view: RunView,
+    path: str,
+    starts: Mapping[str, list[Started]],
+    below: Sequence[LaneView],
+    plan: ResumePlan | str,
+) -> Explanation:
     story = tuple(view.chronicle.story(path))
     logs = {"log": view.paths.lane_log(path)} if view.paths.lane_log(path).is_file() else {}
     controller = view.paths.root / "controller.log"
@@ -134,7 +145,7 @@ def _explain(view: RunView, path: str, starts: Mapping[str, list[Started]], plan
         lane=view.lanes[path] if path else None,
         story=story,
         calculations=tuple(_calculations(story, starts, running=view.holder is not None)),
-        below=tuple(lane for lane in view.lanes.values() if (parent_of(lane.path) or "") == path),
+        below=tuple(below),
         logs=logs,
         resume=tuple(_resume(view, path, plan)),
     )
@@ -175,6 +186,7 @@ def _calculations(
 def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, running: bool) -> Iterator[AttemptTold]:
     """Yield the attempts, each with the process that it became: the last that began between its start and its end."""
     before: dict[str, Json] = {}
+    asked: set[int] = set()
     for index, event in enumerate(events):
         if event.kind != "start":
             continue
@@ -184,11 +196,19 @@ def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, runnin
         until = end.time if end is not None else float("inf")
         mine = [s for s in starts if s.attempt == number and event.time - 0.01 <= s.started <= until + 0.01]
         run = mine[-1] if mine else None
+        found = run is None and number in asked
+        if found:
+            run = next((s for s in reversed(starts) if s.attempt == number and s.started < event.time), None)
+            found = run is not None
+        asked.add(number)
         given = event.data if "resources" in event.data else ended
         now = {**dict(given.get("settings") or {}), **_needs(given.get("resources"))}
         changed = {name: value for name, value in now.items() if before and before.get(name) != value}
         before = now or before
-        status = str(ended.get("status") or "")
+        status, kind = str(ended.get("status") or ""), str(ended.get("kind") or "")
+        if not status and run is not None and run.ended is not None:
+            # Its controller was gone by then; its process has said it all the same.
+            status, kind = ("success", "") if run.status == "success" else ("failure", run.status)
         if not status:
             status = ("running" if run else "waiting") if running and end is None else "left"
         yield AttemptTold(
@@ -196,9 +216,10 @@ def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, runnin
             status=status,
             asked=event.time,
             started=run.started if run else None,
-            waited_s=round(max(0.0, run.started - event.time), 3) if run else None,
+            waited_s=round(max(0.0, run.started - event.time), 3) if run and not found else None,
+            found=found,
             seconds=_seconds(ended, run),
-            kind=str(ended.get("kind") or ""),
+            kind=kind,
             message=str(ended.get("message") or ""),
             changed=changed,
             following=str(ended.get("next") or ""),

@@ -177,7 +177,7 @@ def parse(data: bytes, epoch: int, *, first: int = 0, path: str) -> tuple[list[E
 def _shared(value: dict[str, Any]) -> dict[str, Any]:
     """Return a mapping that shares its keys and short texts with all others: lines are alike, and there may be many."""
     return {
-        intern(name): intern(item) if type(item) is str and len(item) <= SHARED else item
+        intern(name): intern(item) if type(item) is str and (len(item) <= SHARED or name == "key") else item
         for name, item in value.items()
     }
 

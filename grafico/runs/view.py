@@ -22,7 +22,7 @@ from grafico.runs.story import StoryEvent
 __all__ = ["Counts", "LaneView", "RunView", "RunWatcher", "read_run"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LaneView:
     """One lane as it stands."""
 
