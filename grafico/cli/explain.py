@@ -137,7 +137,8 @@ def _event(event: "StoryEvent", attempts: Mapping[tuple[str, int, float], "Attem
     if attempt.started is not None:
         took = {"running": "running since", "left": "began, and its end is unknown,"}.get(attempt.status)
         ran = f"ran {_spell(attempt.seconds)}" if took is None and attempt.seconds is not None else took or "ran"
-        yield f"            waited {_spell(attempt.waited_s or 0.0)}, {ran} on {attempt.where}"
+        waited = "found again" if attempt.found else f"waited {_spell(attempt.waited_s or 0.0)}"
+        yield f"            {waited}, {ran} on {attempt.where}"
     elif attempt.status == "waiting":
         yield "            waits for a worker"
     elif attempt.status == "left":

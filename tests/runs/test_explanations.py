@@ -1,16 +1,18 @@
 """The whole story of a lane: attempts with what changed, where they ran and how long they waited, and what a resume does."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from lane_graphs import BROKEN, STUDY, Asked, StudyState, square
 
 from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, Resources, Rung, Success
+from grafico.cli.explain import _lines
 from grafico.graphs import InlineCompute, Record, run_graph
-from grafico.runs import Run, RunRecorder, StartLog, plan_resume, read_run
+from grafico.runs import Run, RunRecorder, Started, StartLog, plan_resume, read_run
 from grafico.runs.explain import explain, explain_all
 
 NEEDS = Resources(gpu="slot", gpu_memory_mib=4000, walltime_s=60)
@@ -48,12 +50,12 @@ class Workers:
         return outcome
 
 
-def walk(run: Run, failures: dict[float, int] | None = None) -> None:
+def walk(run: Run, failures: dict[float, int] | None = None, workers: type[Workers] = Workers) -> None:
     async def scene() -> None:
         async with RunRecorder(run, make_record=Record) as recorder:
             await recorder.invalidate(plan_resume(run))
             state = StudyState(numbers={"a": 1.0, "b": 2.0})
-            compute = Workers(recorder, run, failures or {})
+            compute = workers(recorder, run, failures or {})
             await run_graph(STUDY, state, compute=compute, router=Asked(), recorder=recorder)
 
     asyncio.run(scene())
@@ -85,6 +87,42 @@ def test_each_attempt_is_told_with_its_place_and_what_the_ladder_changed(
     assert repeated.host
     assert told.resume == ("leaves it as it is: what it did is kept",)
     assert [lane.member for lane in told.below] == ["b/part0", "b/part1"]
+
+
+class Found(Workers):
+    """Workers of a cluster that outlives its controller: the first one dies, the next finds what it had begun."""
+
+    begun: ClassVar[dict[str, Started]] = {}
+
+    async def run(self, task: CalculationTask) -> Outcome[Any]:
+        started = self.begun.get(task.key)
+        if started is None:
+            self.begun[task.key] = self.log.start(task.key, task.attempt, lane=task.lane, worker="gpu-1", cluster="c")
+            raise asyncio.CancelledError
+        outcome = await self.inner.run(task)
+        self.log.end(started, "success")
+        return outcome
+
+
+def test_what_a_later_controller_found_at_work_is_told_with_its_end(run: Run) -> None:
+    Found.begun.clear()
+    with pytest.raises(asyncio.CancelledError):
+        walk(run, workers=Found)
+    left = read_run(run.paths.root)
+    (attempt,) = explain(left, left.lane("b").path).calculations[0].attempts
+    assert (attempt.status, attempt.worker, attempt.seconds) == ("left", "gpu-1", None)
+    with contextlib.suppress(asyncio.CancelledError):
+        walk(run, workers=Found)
+    view = read_run(run.paths.root)
+    first, again = explain(view, view.lane("b").path).calculations[0].attempts
+    assert (first.number, again.number) == (1, 1)
+    assert (first.status, first.found) == ("success", False)
+    assert (again.status, again.found, again.waited_s) == ("success", True, None)
+    assert first.seconds == again.seconds is not None
+    assert first.where == again.where
+    text = "\n".join(_lines(explain(view, view.lane("b").path), deep=False))
+    assert "its end is unknown" not in text
+    assert "found again, ran " in text
 
 
 def test_what_a_resume_would_do_is_told_for_the_lane_and_those_below(run: Run) -> None:
