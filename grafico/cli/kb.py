@@ -1,6 +1,8 @@
 """`grafico kb`: ask the knowledge base, look at an entity, see the schema, make the store anew."""
 
 import enum
+import math
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -96,8 +98,10 @@ def show(
             f"the knowledge base {knowledge.place} holds nothing about <{subject.value}>",
             hint="`grafico kb query` finds things; `grafico kb rebuild RUNS` loads runs that are missing",
         )
+    more = about.truncated or refer.truncated
     if as_json:
-        print_json({"iri": subject.value, "properties": about.values(), "referred_to_by": refer.values()})
+        told = [[_finite(row) for row in found.values()] for found in (about, refer)]
+        print_json({"iri": subject.value, "properties": told[0], "referred_to_by": told[1], "truncated": more})
         return
     console = out()
     by_run: dict[str, list[list[Any]]] = {}
@@ -109,6 +113,13 @@ def show(
     if refer.rows:
         rows = [[_cell(term) for term in row] for row in refer.rows]
         show_table(console, "referred to by", ["subject", "property"], rows)
+    if more:
+        say("grafico: there is more than is shown here; `grafico kb query` finds all of it")
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    # JSON has no infinities, and nothing that is no number.
+    return {name: repr(v) if isinstance(v, float) and not math.isfinite(v) else v for name, v in row.items()}
 
 
 @app.command()
@@ -250,11 +261,11 @@ def _bindings(pairs: list[str]) -> dict[str, Any]:
 
 
 def _number(value: str) -> int | float | str:
-    for read in (int, float):
-        try:
-            return read(value)
-        except ValueError:
-            continue
+    # Python would also take 1_000, and words such as nan and infinity, which may be names.
+    if re.fullmatch(r"[+-]?[0-9]{1,4000}", value):
+        return int(value)
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value):
+        return float(value)
     return value
 
 

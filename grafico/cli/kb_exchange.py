@@ -199,9 +199,21 @@ def _run_folder(run: str, runs_dir: Path) -> Path:
 
 
 def _write(file: Path, data: bytes) -> None:
+    from uuid import uuid4
+
     from grafico.errors import QueryError
 
+    # Whole or not at all; a device or a pipe is written to as it is.
+    special = file.exists() and not file.is_file()
+    target = file if special else file.resolve()
+    draft = target if special else target.with_name(f".{target.name}-{uuid4().hex[:8]}")
     try:
-        file.write_bytes(data)
+        try:
+            draft.write_bytes(data)
+            if not special:
+                draft.replace(target)
+        finally:
+            if not special:
+                draft.unlink(missing_ok=True)
     except OSError as error:
         raise QueryError(f"{file} cannot be written: {error.strerror}") from error

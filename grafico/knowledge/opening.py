@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from grafico.errors import BadInput
 from grafico.knowledge.address import is_address
 from grafico.knowledge.entity import Entity
 from grafico.knowledge.location import default_place
@@ -72,6 +73,8 @@ def open_store(where: Path | str | None = None, *, wait_s: float = DEFAULT_WAIT_
         No address, or credentials that cannot be used with it.
     """
     place = default_place() if where is None else where
+    if isinstance(place, str) and not place.strip():
+        raise BadInput("the knowledge base has no place: its name is empty", hint="give a folder, or an address")
     if is_address(place):
         from grafico.knowledge.remote import RemoteKnowledgeBase
 

@@ -33,14 +33,17 @@ class Term(Model):
     language: str | None = None
 
     def python(self) -> Any:
-        """Return a Python value: numbers and truth values as such, all else as text."""
+        """Return a Python value: numbers and truth values as such, all else, and what is no such value, as text."""
         readers: dict[str, Any] = {
             XSD + "integer": int,
             XSD + "double": lambda text: float(text.replace("INF", "inf")),
             XSD + "decimal": float,
-            XSD + "boolean": lambda text: text in ("true", "1"),
+            XSD + "boolean": lambda text: {"true": True, "1": True, "false": False, "0": False}.get(text, text),
         }
-        return readers.get(self.datatype or "", str)(self.value)
+        try:
+            return readers.get(self.datatype or "", str)(self.value)
+        except ValueError:
+            return self.value
 
 
 class QueryResult(Model):

@@ -1,5 +1,7 @@
 """The check of a store against the shapes of its classes."""
 
+import logging
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +47,24 @@ def validate(knowledge: "Store") -> Validation:
         pyshacl is not installed.
     """
     try:
-        import pyshacl
+        import pyshacl  # noqa: F401
     except ImportError as error:
         raise MissingExtra(
             "pyshacl is needed to validate the knowledge base", hint='pip install "grafico[shacl]"'
         ) from error
+    # A literal that is no value of its datatype is reported as a violation, and need not be logged as well.
+    log = logging.getLogger("rdflib.term")
+    disabled, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"rdflib\.term")
+            return _checked(knowledge)
+    finally:
+        log.disabled = disabled
+
+
+def _checked(knowledge: "Store") -> Validation:
+    import pyshacl
     import rdflib
 
     graphs = _graphs(knowledge.dump())
