@@ -40,6 +40,14 @@ class Credentials:
 
     header: str = field(repr=False)
     kind: str
+    secret: str = field(repr=False)
+    """The password or token itself."""
+
+    def hidden(self, text: str) -> str:
+        """Return a text without what it may have of them, in whichever form they were sent."""
+        for secret in (self.header, self.header.partition(" ")[2], self.secret, " ".join(self.secret.split())):
+            text = text.replace(secret, "…") if secret else text
+        return text
 
     def __str__(self) -> str:
         return f"{self.kind} credentials"
@@ -138,14 +146,14 @@ def credentials(address: Address) -> Credentials | None:
             hint=f"use https, a tunnel to a loopback address, or unset {TOKEN}, {USER} and {PASSWORD}",
         )
     if token is not None:
-        return Credentials(_header("Bearer", _clean(token, TOKEN)), "token")
+        return Credentials(_header("Bearer", _clean(token, TOKEN)), "token", token.strip())
     from base64 import b64encode
 
     assert user is not None
     assert password is not None
     if ":" in user:
         raise BadInput(f"{USER} must not hold a colon")
-    return Credentials(_header("Basic", b64encode(f"{user}:{password}".encode()).decode()), "password")
+    return Credentials(_header("Basic", b64encode(f"{user}:{password}".encode()).decode()), "password", password)
 
 
 def _header(scheme: str, value: str) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from grafico.errors import KnowledgeError
 from grafico.knowledge.address import Address, credentials
+from grafico.knowledge.punctual import in_time, punctual_pools
 
 __all__ = ["Body", "Endpoint", "Unanswerable", "Uncertain"]
 
@@ -62,6 +63,7 @@ class Endpoint:
         self._credentials = credentials(address)
         # Redirects are not followed: credentials are for the server that was named.
         self._pool = urllib3.PoolManager(maxsize=4, retries=False)
+        self._pool.pool_classes_by_scheme = punctual_pools()
 
     def __repr__(self) -> str:
         return f"Endpoint({self.address.url!r})"
@@ -120,10 +122,14 @@ class Endpoint:
         """
         deadline = time.monotonic() + self.timeout_s
         response = self._send(self.address.update_url, text, "update", "*/*", deadline)
-        # The status is the answer.
-        with contextlib.suppress(Exception):
-            response.drain_conn()
-        response.release_conn()
+        # The status is the answer; what else is said is read only so that the connection can be used again.
+        length = response.headers.get("Content-Length", "0" if response.status == 204 else "")
+        if length.isascii() and length.isdigit() and int(length[:9]) <= CHUNK:
+            with contextlib.suppress(Exception), in_time(response, deadline - time.monotonic()):
+                response.drain_conn()
+            response.release_conn()
+        else:
+            response.close()
 
     def _send(self, url: str, text: str, kind: str, accept: str, deadline: float) -> Any:
         doubt: Uncertain | None = None
@@ -246,8 +252,7 @@ class Endpoint:
             body = response.read(2000, decode_content=True)
         text = " ".join(body.decode("utf-8", "replace").split())
         if self._credentials is not None:
-            for secret in (self._credentials.header, self._credentials.header.partition(" ")[2]):
-                text = text.replace(secret, "…")
+            text = self._credentials.hidden(text)
         text = "".join(sign for sign in text if sign.isprintable())[:300]
         return f" ({text})" if text else ""
 
