@@ -127,8 +127,16 @@ class KnowledgeBase(Reader):
 
         def use(store: Any) -> tuple[int, int]:
             quads = keep(held_alike(coming, _graph_of(store), source))
-            self._remember(str(quads.parent.resolve()))
-            return load(store, read_source(quads), in_bulk=self._unmerged)
+            folder = str(quads.parent.resolve())
+            known = folder in self._remembered()
+            self._remember(folder)
+            try:
+                return load(store, read_source(quads), in_bulk=self._unmerged)
+            except Exception:
+                if not known:
+                    with contextlib.suppress(OSError):
+                        self._write_runs(other for other in self._remembered() if other != folder)
+                raise
 
         added, removed = self._writing(use)
         return Loaded(added=added, removed=removed)
@@ -209,15 +217,15 @@ class KnowledgeBase(Reader):
         with locked(self.folder, write=True, wait_s=self.wait_s):
             known = list(dict.fromkeys([*self._remembered(), *map(str, run_folders(folders))]))
             # A run that went on after a copy of it was imported knows more than the copy.
-            known.sort(key=lambda folder: Path(folder).parent != self.folder.resolve() / "imports")
+            known.sort(key=lambda folder: not self._is_import(folder))
             with contextlib.suppress(KnowledgeError):
                 clear_away(self.folder, database(self.folder))
             fresh = self.folder / f"oxigraph-{uuid.uuid4().hex[:12]}"
             try:
                 loaded, triples, problems = self._made_anew(fresh, known)
                 self._switch(fresh)
-                lines = (json.dumps({"folder": folder}) + "\n" for folder in known)
-                write_file(self.folder / "runs.jsonl", "".join(lines))
+                # An import that is gone has been told of, and will not come back.
+                self._write_runs(folder for folder in known if folder in loaded or not self._is_import(folder))
             except OSError as error:
                 traceback.clear_frames(error.__traceback__)
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -338,6 +346,13 @@ class KnowledgeBase(Reader):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 found[str(json.loads(line)[kind])] = None
         return list(found)
+
+    def _is_import(self, folder: str) -> bool:
+        return Path(folder).parent == self.folder.resolve() / "imports"
+
+    def _write_runs(self, folders: Iterable[str]) -> None:
+        lines = (json.dumps({"folder": folder}) + "\n" for folder in folders)
+        write_file(self.folder / "runs.jsonl", "".join(lines))
 
     def _remember(self, name: str, kind: str = "folder") -> None:
         if name in self._remembered(kind):

@@ -7,6 +7,7 @@ Workflow RO-Crate 1.0); there is no validator that works without a network to be
 import hashlib
 import io
 import json
+import re
 import shutil
 import stat
 import zipfile
@@ -231,6 +232,26 @@ def no_version(found, said):
     del found[METADATA]["conformsTo"]
 
 
+def another_form(found, said):
+    found[METADATA]["conformsTo"] = "https://example.org/other"
+
+
+def odd_size(found, said):
+    found["knowledge.nq"] |= {"contentSize": "²", "sha256": "0"}
+
+
+def endless_size(found, said):
+    found["knowledge.nq"] |= {"contentSize": "9" * 5000, "sha256": "0"}
+
+
+def endless_name(found, said):
+    said["@graph"].append({"@id": "a" * 5000 + ".ttl", "@type": "File"})
+
+
+def no_name(found, said):
+    said["@graph"].append({"@id": "\ud800.ttl", "@type": "File"})
+
+
 def no_rdf(found, said):
     said["@graph"].remove(found["knowledge.nq"])
 
@@ -248,6 +269,11 @@ def no_graph(found, said):
         (other_digest, "its SHA-256 is another"),
         (other_size, "its metadata say 1"),
         (no_version, "conforms to no version"),
+        (another_form, "conforms to no version"),
+        (odd_size, "its SHA-256 is another"),
+        (endless_size, "its SHA-256 is another"),
+        (endless_name, "can be no file"),
+        (no_name, "can be no file"),
         (no_rdf, "holds no RDF"),
         (no_graph, "does not describe an RO-Crate"),
     ],
@@ -266,6 +292,36 @@ def test_links_do_not_lead_out_of_a_crate(copy, empty, tmp_path):
     (copy / "knowledge.nq").unlink()
     (copy / "knowledge.nq").symlink_to(tmp_path / "secret.nq")
     with pytest.raises(QueryError, match="leads out of the crate"):
+        import_crate(empty, copy)
+
+
+def test_a_circle_of_links_is_no_file(copy, empty):
+    (copy / "knowledge.nq").unlink()
+    (copy / "knowledge.nq").symlink_to("knowledge.nq")
+    with pytest.raises(QueryError, match=r"can be no file|not there"):
+        import_crate(empty, copy)
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "1" + "0" * 17])
+def test_sizes_that_knowledge_tells_are_not_believed(copy, empty, size):
+    text = re.sub(r'(core#size> )"\d+"\S*', rf'\1"{size}"', (copy / "knowledge.nq").read_text())
+    (copy / "knowledge.nq").write_text(text)
+    rewrite(copy, lambda found, said: [found["knowledge.nq"].pop(name) for name in ("contentSize", "sha256")])
+    if size.isascii() and len(size) <= 18:
+        with pytest.raises(QueryError, match="its knowledge says"):
+            import_crate(empty, copy)
+    else:
+        assert import_crate(empty, copy).artifacts == 0
+
+
+def test_all_rdf_of_a_crate_together_has_a_limit(copy, empty, monkeypatch):
+    from grafico.knowledge import crate
+
+    size = (copy / "knowledge.nq").stat().st_size
+    (copy / "more.nq").write_bytes((copy / "knowledge.nq").read_bytes())
+    rewrite(copy, lambda found, said: said["@graph"].append({"@id": "more.nq", "@type": "File"}))
+    monkeypatch.setattr(crate, "MAX_IMPORT_BYTES", size + 10)
+    with pytest.raises(QueryError, match="has more than 10 bytes"):
         import_crate(empty, copy)
 
 
