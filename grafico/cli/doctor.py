@@ -58,6 +58,10 @@ PARTS = (
     Part("dask-jobqueue", "dask_jobqueue", "Slurm", "slurm"),
     Part("bokeh", "bokeh", "dashboard", "dashboard"),
     Part("litellm", "litellm", "language models", "llm"),
+    Part("gemmi", "gemmi", "exchange: CIF", "chem"),
+    Part("rocrate", "rocrate", "exchange: runs as RO-Crates", "crate"),
+    Part("qcelemental", "qcelemental", "exchange: QCSchema", "qcschema"),
+    Part("pyshacl", "pyshacl", "grafico kb validate", "shacl"),
 )
 
 GPU_PARTS = (
