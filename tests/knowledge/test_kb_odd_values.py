@@ -69,4 +69,4 @@ def test_an_empty_store_is_refused_and_an_export_is_whole_or_not_there(tmp_path)
     assert (tmp_path / "out.ttl").is_symlink()
     assert "urn:a:b" in (tmp_path / "real" / "out.ttl").read_text()
     assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.ttl"]
-    assert kb("export", "-o", "/dev/null", *store).exit_code == 0
+    assert kb("export", "--format", "turtle", "-o", "/dev/null", *store).exit_code == 0
