@@ -1,11 +1,13 @@
 """What every command says, and how: one JSON value, and errors without tracebacks."""
 
+import errno
 import json
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
@@ -29,11 +31,15 @@ def out(*, stderr: bool = False) -> "Console":
     """Return a console; NO_COLOR is respected, and nothing is wrapped when it does not go to a terminal."""
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    class Own(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with a code of its own
+
+    console = Own(stderr=stderr, highlight=False, emoji=False, markup=False)
     if console.is_terminal:
         return console
     # Whole lines, for grep and awk.
-    return Console(stderr=stderr, highlight=False, emoji=False, markup=False, width=1000, soft_wrap=True)
+    return Own(stderr=stderr, highlight=False, emoji=False, markup=False, width=1000, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -69,6 +75,9 @@ class Commands(TyperGroup):
             say("grafico: given up")
             code = INTERRUPTED
         except Exception as error:
+            if _is_output(error):
+                code = give_up_output(error)
+                sys.exit(code)
             if not _is_usage(error):
                 raise
             code = _report_usage(error, as_json="--json" in given)
@@ -87,9 +96,38 @@ class Commands(TyperGroup):
             say("grafico: interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
-            if debugging() or _is_usage(error):
+            if debugging() or _is_usage(error) or _is_output(error):
                 raise
             raise typer.Exit(_exit_code(error, as_json=ctx.find_root().meta.get(_JSON, False))) from None
+
+
+@contextmanager
+def last_words() -> Iterator[None]:
+    """Print what a command has done: where nobody can read that, its exit code stays what it is."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_pipe()
+    except OSError as error:
+        if not _is_output(error):
+            raise
+        give_up_output(error)
+
+
+def _is_output(error: Exception) -> bool:
+    """Whether standard output takes no more: its disk is full, say; errors of files have names."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _FULL
+
+
+def give_up_output(error: Exception) -> int:
+    """Say that standard output takes no more, and print nothing more there; return the exit code."""
+    close_pipe()
+    say(f"grafico: the output could not be written: {getattr(error, 'strerror', None) or error}")
+    return BAD_INPUT
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 
 
 def _exit_code(error: Exception, *, as_json: bool) -> int:

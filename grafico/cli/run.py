@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.output import INTERRUPTED, JsonFlag, RunName, RunsFolder, out, print_json, say
+from grafico.cli.output import INTERRUPTED, JsonFlag, RunName, RunsFolder, last_words, out, print_json, say
 from grafico.cli.tables import print_lines, print_tables
 
 if TYPE_CHECKING:
@@ -196,15 +196,16 @@ def _carry_out(work: Any, title: str, *, requeue: bool, quiet: bool, as_json: bo
     from grafico.runs import read_run
 
     view = read_run(ended.run.paths.root)
-    if as_json:
-        print_json({**full(view), "nothing_to_do": ended.nothing_to_do})
-    else:
-        console = out()
-        print_tables(ended.tables, console)
-        if ended.nothing_to_do:
-            console.print("nothing to do: all of it was done before")
-        seconds = None if ended.nothing_to_do else ended.seconds
-        print_lines(console, outlook(view, seconds=seconds, shown=near(ended.run.paths.root)))
+    with last_words():
+        if as_json:
+            print_json({**full(view), "nothing_to_do": ended.nothing_to_do})
+        else:
+            console = out()
+            print_tables(ended.tables, console)
+            if ended.nothing_to_do:
+                console.print("nothing to do: all of it was done before")
+            seconds = None if ended.nothing_to_do else ended.seconds
+            print_lines(console, outlook(view, seconds=seconds, shown=near(ended.run.paths.root)))
     if ended.out_of_time and requeue:
         _requeue()
     if ended.killed:

@@ -13,7 +13,7 @@ from typing import Any
 from grafico.calculations import Json, Outcome
 from grafico.cluster import Profile, load_profile, open_cluster
 from grafico.cluster.connection import find_connection
-from grafico.errors import JobError, KnowledgeError
+from grafico.errors import JobError, KnowledgeError, RunError
 from grafico.graphs import Position, Record, Router, run_graph
 from grafico.jobs.catalog import blame
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
@@ -26,7 +26,7 @@ from grafico.jobs.settle import Ended, write_results
 from grafico.jobs.status import Standing, run_status
 from grafico.jobs.stopping import Intake, Stopper
 from grafico.jobs.sweeps import Roster, Shard, sweep_graph, write_roster
-from grafico.jobs.tables import Table
+from grafico.jobs.tables import Table, plain_text
 from grafico.jobs.watching import Watcher, tell_oddities
 from grafico.runs import Run, RunPaths, RunRecorder, RunStatus, read_run
 
@@ -106,6 +106,11 @@ def create_run(prepared: Prepared, base: Path, folder: Path | None = None) -> Ru
     RunError
         The folder cannot be written.
     """
+    root = str((base if folder is None else folder).absolute())
+    if plain_text(root) != root:
+        raise RunError(
+            f"{plain_text(root)}: the path of a run must be UTF-8 text", hint="name another folder with --runs-dir"
+        )
     loaded, sweep = prepared.loaded, prepared.loaded.sweep
     job: dict[str, Json] = loaded.job.model_dump(mode="json")
     originals: dict[str, Path] = {}

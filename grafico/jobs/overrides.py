@@ -10,6 +10,7 @@ from grafico.calculations import Json
 from grafico.errors import JobError
 from grafico.jobs.document import Document, Place, parse_yaml
 from grafico.jobs.problems import dotted, shortened
+from grafico.jobs.tables import plain_text
 
 __all__ = ["apply_overrides", "parse_override", "parse_place", "put"]
 
@@ -45,6 +46,10 @@ def parse_override(text: str) -> tuple[Place, Json]:
         raise JobError(
             f"--set {shortened(text)}: expected KEY=VALUE", hint="for example --set input.level.basis=def2-SVP"
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise JobError(f"--set {shortened(plain_text(text))}: not UTF-8 text") from None
     place = parse_place(key)
     if place is None:
         raise JobError(

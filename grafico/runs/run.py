@@ -246,7 +246,11 @@ def _plain(name: str) -> str:
 
 
 def _pretty(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:  # a folder whose name is no text has escapes in it
+        text = json.dumps(value, indent=2, allow_nan=False).encode()
+    return text + b"\n"
 
 
 def _read_json(path: Path) -> Any:

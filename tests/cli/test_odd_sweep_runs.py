@@ -128,3 +128,37 @@ def test_a_terminal_without_unicode_is_told_what_it_can_show(
     process = spawn("run", "sweep.yaml", "--dry-run", "--json", cwd=bench, env=environ, encoding="latin-1")
     out, err = process.communicate(timeout=120)
     assert any("Spread → Add" in line for line in json.loads(out)["outline"]), err
+
+
+def test_an_output_that_takes_no_more_is_told_and_the_exit_code_of_a_run_stays(
+    spawn: Callable[..., Any], odd: Path, bench: Path
+) -> None:
+    odd.write_text(HEAD + "matrix: {input.number: [2]}\n")
+    for arguments, code in ((("run", odd, "-q"), 0), (("table", "last", "--json"), 2), (("--help",), 2)):
+        with Path("/dev/full").open("w") as full:
+            process = spawn(*arguments, cwd=bench, stdout=full)
+            _, err = process.communicate(timeout=120)
+        assert (process.returncode, err) == (
+            code,
+            "grafico: the output could not be written: No space left on device\n",
+        )
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        process = spawn("show", "last", cwd=bench, stdout=pipe)
+        assert process.communicate(timeout=120)[1] == ""
+    assert process.returncode == 0
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_for_runs_and_taken_for_jobs(
+    grafico: Callable[..., Any], odd: Path, bench: Path
+) -> None:
+    odd.write_text(HEAD)
+    strange = Path(os.fsdecode(os.fsencode(bench) + b"/\xff"))
+    strange.mkdir()
+    for name in ("odd.yaml", "odd_science.py", "small.yaml"):
+        shutil.copy(bench / name, strange)
+    said = grafico("run", odd, "--runs-dir", strange)
+    assert (said.code, "must be UTF-8 text" in said.err) == (2, True)
+    assert "--set input.number=?: not UTF-8 text" in grafico("run", odd, "--set", "input.number=\udcff").err
+    assert grafico("run", strange / "odd.yaml", "--json").code == 0
