@@ -9,12 +9,14 @@ from grafico.control.audit import AuditLog
 from grafico.control.client import ModelClient
 from grafico.control.prompt import route_messages
 from grafico.control.route_gates import route_gates
-from grafico.errors import GraphStopped, MissingExtra, ModelError, ModelUnavailable
+from grafico.errors import BadAnswer, GraphStopped, MissingExtra, ModelError, ModelUnavailable
 from grafico.gates import Ruling
 from grafico.graphs.protocols import Answered, RouteQuestion, Router
 
 __all__ = ["ChainRouter", "ModelRouter"]
 
+RETURNS = 2
+"""Times that the engine may send an answer of a model back before the next router is asked."""
 PATIENT = 3
 """Questions in a row without an answer after which a model is left alone for a while."""
 FIRST_REST_S = 30.0
@@ -44,10 +46,10 @@ class ModelRouter:
         Raises
         ------
         ModelError
-            The model cannot be asked, or gives nothing that could be an answer.
+            The model cannot be asked, or proposes nothing that passes the gates.
         """
         errors = question.errors
-        for left in reversed(range(1 + self.client.settings.corrections)):
+        for _ in range(1 + self.client.settings.corrections):
             asked = question.model_copy(update={"errors": errors})
             answer = await self.client.ask(
                 route_messages(asked),
@@ -66,10 +68,10 @@ class ModelRouter:
                 lane=question.lane,
             )
             refused = [d for d in decisions if d.ruling is Ruling.REFUSE]
-            if not refused or not left:
+            if not refused:
                 return Answered(value, by=self.name)
             errors = tuple(decision.reason for decision in refused)
-        raise AssertionError
+        raise BadAnswer(f"{self.client.settings.model} proposed nothing admissible: {'; '.join(errors)}")
 
 
 class ChainRouter:
@@ -98,6 +100,7 @@ class ChainRouter:
         self._clock = clock
         self._silent: Counter[str] = Counter()
         self._rests: dict[str, float] = {}
+        self._returned: Counter[tuple[str, str]] = Counter()
 
     async def choose(self, question: RouteQuestion) -> Mapping[str, Json]:
         """Return the first answer, marked with who gave it.
@@ -108,7 +111,13 @@ class ChainRouter:
             None could answer; says why each could not.
         """
         reasons: list[str] = []
+        at = (question.lane, question.node)
+        self._returned[at] = self._returned[at] + 1 if question.errors else 0
         for router in self.routers:
+            if self._returned[at] >= RETURNS and router is not self.routers[-1]:
+                self.passed[router.name] = f"its answers were refused: {'; '.join(question.errors)}"
+                reasons.append(f"{router.name}: {self.passed[router.name]}")
+                continue
             if self._clock() < self._rests.get(router.name, 0.0):
                 reasons.append(f"{router.name}: left alone for a while: {self.passed[router.name]}")
                 continue
@@ -123,6 +132,8 @@ class ChainRouter:
                     self._let_rest(router.name)
                 continue
             self._silent[router.name] = 0
+            if not question.errors:
+                del self._returned[at]
             if not reasons:
                 return Answered(answer, by=answer.by if isinstance(answer, Answered) else router.name)
             # Journalled like a model's word: a replay must not ask the model that was down now and is up then.

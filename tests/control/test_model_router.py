@@ -240,6 +240,36 @@ def test_rules_stand_in_for_a_model_that_is_down(tmp_path):
             asked.choose(question(), chain=True)
 
 
+def test_rules_stand_in_for_a_model_that_insists_on_what_is_not_admissible(tmp_path):
+    ruled = question(suggestion=RouteProposal(successor="TDDFT", reasoning="asked for"))
+    with ScriptedServer(route("Teleportation")) as server:
+        asked = Asked(server, tmp_path)
+        answer = asked.choose(ruled, chain=True)
+        assert len(server.requests) == 3
+    assert (answer["successor"], answer.by) == ("TDDFT", "stand-in")
+    assert "'Teleportation' is not admissible" in answer["reasoning"]
+
+
+def test_rules_stand_in_where_the_engine_has_sent_answers_back_twice(tmp_path):
+    def sent_back(*errors: str) -> RouteQuestion:
+        return question(suggestion=RouteProposal(successor="TDDFT", reasoning="asked for"), errors=errors)
+
+    wrong = "TDDFT.parameters.roots: Input should be less than or equal to 200"
+    with ScriptedServer(route("TDDFT", roots=5000)) as server:
+        asked = Asked(server, tmp_path)
+        chain = ChainRouter([asked.router, RuleRouter()])
+
+        async def run():
+            answers = [await chain.choose(sent_back(*errors)) for errors in ((), (wrong,), (wrong,), ())]
+            await asked.client.close()
+            return answers
+
+        answers = asyncio.run(run())
+        assert len(server.requests) == 3
+    assert [answer.by for answer in answers] == ["model", "model", "stand-in", "model"]
+    assert answers[2]["parameters"] == {}
+
+
 def test_a_model_that_stays_silent_is_left_alone_for_a_while_and_then_asked_again(tmp_path):
     ruled = question(suggestion=RouteProposal(successor="TDDFT", reasoning="asked for"))
     now = [0.0]
