@@ -234,7 +234,9 @@ def _written(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise KnowledgeError(f"{folder} cannot be written: {error.strerror}", hint="free some space") from error
+        raise KnowledgeError(
+            f"{folder} cannot be written: {error.strerror or error}", hint="is there room, and may you write there?"
+        ) from error
 
 
 def _clear_away(imports: Path) -> None:

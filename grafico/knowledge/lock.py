@@ -5,6 +5,7 @@ writer, and the store is opened by one process at a time (RocksDB rotates its lo
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -33,10 +34,10 @@ def locked(folder: Path, *, write: bool, wait_s: float = DEFAULT_WAIT_S) -> Iter
         The lock was not to be had within ``wait_s`` seconds.
     """
     deadline = time.monotonic() + wait_s
-    turnstile = Turnstile(_acquire(folder / "turnstile", fcntl.LOCK_EX, deadline, wait_s))
+    turnstile = Turnstile(_acquire(folder / "turnstile", fcntl.LOCK_EX, deadline, wait_s, write=write))
     try:
         mode = fcntl.LOCK_EX if write else fcntl.LOCK_SH
-        descriptor = _acquire(folder / "lock", mode, deadline, wait_s)
+        descriptor = _acquire(folder / "lock", mode, deadline, wait_s, write=write)
         try:
             if write:
                 with contextlib.suppress(OSError):
@@ -62,9 +63,19 @@ class Turnstile:
             self._descriptor = None
 
 
-def _acquire(path: Path, mode: int, deadline: float, wait_s: float) -> int:
+def _open(path: Path, *, write: bool) -> int:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        # A store that may only be read can be; its lock is held for reading as well.
+        if write or error.errno not in (errno.EROFS, errno.EACCES) or not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _acquire(path: Path, mode: int, deadline: float, wait_s: float, *, write: bool) -> int:
+    try:
+        descriptor = _open(path, write=write)
     except OSError as error:
         raise KnowledgeError(
             f"the lock file {path} cannot be opened: {error.strerror}",

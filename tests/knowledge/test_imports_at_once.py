@@ -186,3 +186,23 @@ def test_a_store_without_a_name_is_none():
     with pytest.raises(Exception, match="its name is empty") as caught:
         open_store(" ")
     assert not isinstance(caught.value, QueryError)
+
+
+def test_a_store_that_may_only_be_read_is_read(tmp_path, monkeypatch):
+    from grafico.knowledge import lock
+
+    knowledge = KnowledgeBase(tmp_path / "kb")
+    import_file(knowledge, quads(tmp_path / "1.nq", "one"))
+    opened = lock.os.open
+
+    def read_only(path, flags, *more):
+        # A file system that is mounted read-only refuses the superuser as well.
+        if flags & (lock.os.O_RDWR | lock.os.O_CREAT):
+            raise OSError(30, "Read-only file system")
+        return opened(path, flags, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lock.os, "open", read_only)
+        assert '"one"' in knowledge.dump()
+        with pytest.raises(KnowledgeError, match="Read-only file system"):
+            import_file(knowledge, quads(tmp_path / "2.nq", "two", graph=f"{GRAPH}/2"))
