@@ -1,7 +1,9 @@
 """A run's own standing cluster, in the run's folder; and which cluster a run was on last, for whoever resumes it."""
 
 import contextlib
+import fcntl
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +12,13 @@ from pydantic import ValidationError
 from grafico.cluster.connection import ClusterFolder, Connection, read_connection
 from grafico.cluster.lifecycle import ask, is_up, start_server, stop_server
 from grafico.cluster.profile import Profile
+from grafico.cluster.slurm.records import cancel_left
 from grafico.cluster.tickets import run_id
 from grafico.errors import GraficoError, ProfileError
 from grafico.runs import RunPaths
 from grafico.runs.files import write_atomic
 
-__all__ = ["cluster_folder", "end_left", "private_server", "remember", "still_there"]
+__all__ = ["clear_dead", "cluster_folder", "end_left", "private_server", "remember", "still_there"]
 
 LINK = "connection.json"
 
@@ -61,6 +64,7 @@ def still_there(run_root: Path, profile: Profile) -> str:
     """
     before = _last(run_root)
     if before is None or is_up(before) is False:
+        clear_dead(run_root)
         return ""
     if _same(before, profile, run_root):
         return before.id
@@ -77,6 +81,7 @@ def end_left(run_root: Path) -> int:
     """
     before = _last(run_root)
     if before is None or is_up(before) is False:
+        clear_dead(run_root)
         return 0
     ended = 0
     with contextlib.suppress(GraficoError):
@@ -84,6 +89,34 @@ def end_left(run_root: Path) -> int:
         if Path(before.folder) == ClusterFolder(cluster_folder(run_root)).root:
             stop_server(before, reason="its run was cancelled or goes on elsewhere")
     return ended
+
+
+def clear_dead(run_root: Path) -> str:
+    """Take out of the queue what the run's own cluster left there when its server was killed; return what could not be.
+
+    Its hosts end by themselves when they find no server; jobs that wait would do so for ever where nothing starts them.
+    """
+    folder = ClusterFolder(cluster_folder(run_root))
+    if not (folder.root / "slurm").is_dir():
+        return ""
+    try:
+        lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return ""
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ""  # a server is there
+        except OSError:
+            pass  # the file system cannot lock
+        with contextlib.suppress(ProfileError):
+            before = read_connection(folder)
+            if before is not None and is_up(before) is not False:
+                return ""  # on another host
+        return cancel_left(folder.root)
+    finally:
+        os.close(lock)
 
 
 def _last(run_root: Path) -> Connection | None:
