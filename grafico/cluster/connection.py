@@ -154,7 +154,8 @@ class ClusterFolder:
             It belongs to somebody else, or cannot be made.
         """
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for missing in reversed([parent for parent in self.root.parents if not parent.exists()]):
+                missing.mkdir(mode=0o700, exist_ok=True)  # the names of clusters are nobody else's business either
             for folder in (self.root, self.tls, self.hosts, self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 _close_to_others(folder)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +17,13 @@ from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.origin import Origin
 from grafico.cluster.worker import UP, instructions
 
-__all__ = ["LocalWorker", "Surroundings", "WorkerProcess", "last_words", "python_path"]
+__all__ = ["LocalWorker", "Surroundings", "WorkerProcess", "last_words", "no_room", "python_path"]
 
 TOO_MANY = 5
 """Starts in a row that came to nothing, after which a worker is given up."""
+
+ROOM = 256 * 1024
+"""Bytes that a log and a few small files need at least."""
 
 PATIENCE_S = 2.0
 """Seconds that a worker has to end by itself."""
@@ -191,4 +195,16 @@ def last_words(logs: Path, names: str = "*") -> str:
         lines = log.read_text(errors="replace").strip().splitlines()
         if lines:
             return f"the log of {log.stem} ends: {lines[-1][:500]}"
-    return "their logs say nothing"
+    return f"their logs say nothing{no_room(logs)}"
+
+
+def no_room(folder: Path) -> str:
+    """Return, to be added to a message, that the disk of a folder is full; empty if it is not.
+
+    Whoever dies of it can write neither a log nor a reason.
+    """
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(folder).free
+        if free < ROOM:
+            return f": the disk of {folder} is full ({free // 1024} KiB free)"
+    return ""

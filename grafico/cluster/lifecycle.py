@@ -275,8 +275,11 @@ def _problem(place: ClusterFolder, pid: int, log: Path) -> GraficoError:
         kind: type[GraficoError] = ProfileError if said["bad_input"] else GraficoError
         return kind(said["message"], hint=said["hint"])
     except (OSError, ValueError, KeyError):
-        lines = log.read_text(errors="replace").strip().splitlines()
-        return GraficoError(f"the cluster's server ended: {lines[-1][:500] if lines else 'it said nothing'}")
+        from grafico.cluster.launch import no_room
+
+        lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
+        said = lines[-1][:500] if lines else f"it said nothing{no_room(place.logs)}"
+        return GraficoError(f"the cluster's server ended: {said}", hint=f"its log: {log}")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from grafico.cluster.connection import ClusterFolder
 from grafico.cluster.fleet import HostView, PoolStatus
-from grafico.cluster.launch import python_path
+from grafico.cluster.launch import no_room, python_path
 from grafico.cluster.profile import Profile
 
 if TYPE_CHECKING:
@@ -114,4 +114,4 @@ class LocalFleet:
 
     def _words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1][:500] if lines else "its log says nothing"
+        return lines[-1][:500] if lines else f"its log says nothing{no_room(self._place.logs)}"

@@ -16,6 +16,7 @@ from standing import PROFILE
 from grafico.cluster import Profile, open_cluster
 from grafico.cluster.certificates import issue
 from grafico.cluster.connection import ClusterFolder, find_connection
+from grafico.cluster.launch import last_words
 from grafico.cluster.lifecycle import ask, start_server, stop_server, stopped
 from grafico.errors import ClusterLost, ProfileError
 from grafico.runs import RunPaths, read_starts
@@ -320,6 +321,22 @@ def test_a_link_in_a_cluster_folder_is_refused_and_what_it_leads_to_keeps_its_pe
         ClusterFolder(tmp_path / "link").create()
     assert elsewhere.stat().st_mode & 0o777 == 0o755
     assert not list(elsewhere.iterdir())
+
+
+def test_who_others_are_cannot_be_read_from_where_clusters_are(tmp_path):
+    place = ClusterFolder(tmp_path / "state" / "clusters" / "mine")
+    place.create()
+    made = [place.root, *list(place.root.parents)[:2], place.tls, place.logs, place.hosts]
+    assert {folder.stat().st_mode & 0o777 for folder in made} == {0o700}
+
+
+def test_of_what_ended_without_a_word_on_a_full_disk_people_are_told_that_it_is_full(tmp_path, monkeypatch):
+    assert last_words(tmp_path) == "their logs say nothing"
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=4096))
+    assert last_words(tmp_path) == f"their logs say nothing: the disk of {tmp_path} is full (4 KiB free)"
+    (tmp_path / "gpu.log").write_text("something else\n")
+    assert last_words(tmp_path) == "the log of gpu ends: something else"
 
 
 def test_the_end_of_the_cluster_is_an_error_and_no_outcome(task, paths, tmp_path):
