@@ -170,6 +170,7 @@ def test_files_of_members_are_kept_in_the_run_and_a_changed_roster_is_noticed(
     assert said.code in {2, 4}
     assert "members.jsonl" in said.err
     assert "Traceback" not in said.err + said.out
+    assert "lane a" in grafico("explain", run, "a").out  # the journal knows its lanes all the same
     os.truncate(run / "members.jsonl", (run / "members.jsonl").stat().st_size - 2)
     assert grafico("resume", run, "--from", "Table", "-q").code == 0
 

@@ -82,7 +82,10 @@ def lane_named(run: Run, name: str) -> str:
     if not has_roster(run):
         return name
     member, slash, below = name.partition("/")
-    roster = Roster(run)
+    try:
+        roster = Roster(run)
+    except RunError:
+        return name  # the journal knows its lanes all the same
     return name if member in roster.keys else f"{roster.aliases.get(member, member)}{slash}{below}"
 
 
@@ -103,6 +106,8 @@ class Roster:
     def __init__(self, run: Run) -> None:
         self.run = run
         about = run.job["sweep"]
+        if not isinstance(about, dict) or not {"columns", "shard", "members", "total", "digest"} <= set(about):
+            raise RunError(f"{run.paths.job_json} is damaged: it says too little of the sweep", hint="restore it")
         self.columns: tuple[str, ...] = tuple(about["columns"])
         """Columns of the matrix in the table."""
         self.shard: str | None = about["shard"]
