@@ -35,6 +35,8 @@ def read(data: bytes, format_: Format, where: str) -> list[Any]:
     """
     import pyoxigraph as rdf
 
+    # Editors of some systems begin a file with this mark, which only XML and JSON parsers expect.
+    data = data.removeprefix(b"\xef\xbb\xbf")
     if format_.name == "rdf-xml" and _NESTED_ENTITY.search(data):
         raise QueryError(f"{where} defines XML entities by one another, which can grow without bounds")
     digest = hashlib.sha256(data).hexdigest()
@@ -79,7 +81,9 @@ _DIRECT = "https://w3id.org/grafico/graph/direct"
 
 
 def _first(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    line = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    # It quotes the file, which may hold what a terminal would obey.
+    return "".join(sign if sign.isprintable() else "�" for sign in line)
 
 
 def _graph_of(triples: list[tuple[Any, Any, Any]]) -> str | None:

@@ -70,3 +70,19 @@ def test_an_empty_store_is_refused_and_an_export_is_whole_or_not_there(tmp_path)
     assert "urn:a:b" in (tmp_path / "real" / "out.ttl").read_text()
     assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.ttl"]
     assert kb("export", "--format", "turtle", "-o", "/dev/null", *store).exit_code == 0
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_passed_over(tmp_path):
+    for name in ("a.ttl", "a.nq", "a.nt", "a.trig"):
+        (tmp_path / name).write_bytes(b'\xef\xbb\xbf<urn:a:b> <urn:b:c> "x" .\n')
+        done = kb("import", str(tmp_path / name), "--store", str(tmp_path / name[2:]), "--json")
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["imported"][0]["triples"] == 1
+
+
+def test_what_is_quoted_of_a_file_does_nothing_to_a_terminal(tmp_path):
+    (tmp_path / "a.ttl").write_bytes(b"\x1b]0;owned\x07\x1b[2J <urn:a:b> .")
+    done = kb("import", str(tmp_path / "a.ttl"), "--store", str(tmp_path / "kb"))
+    assert done.exit_code == 2
+    assert "\x1b" not in done.stderr
+    assert "\x07" not in done.stderr
