@@ -64,10 +64,12 @@ def corrections(errors: Sequence[str]) -> list[Message]:
 
 
 def _form(question: RouteQuestion) -> str:
+    # The reason comes first, so that the choice can follow from it; and no admissible name stands in the form, because
+    # small models copy the first one that they see there.
     route: Mapping[str, Any] = {
-        "successor": " or ".join(option.successor for option in question.options),
-        "parameters": {},
         "reasoning": REASONING,
+        "successor": "one of the admissible steps",
+        "parameters": {},
         "confidence": 0.9,
     }
     form: Mapping[str, Json] = route if question.task is None else {"output": {}, "route": route}
