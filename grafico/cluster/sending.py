@@ -47,6 +47,10 @@ class Work:
     sent: int = 0
     sent_at: float = 0.0
     cuts: int = 0
+    adopted: bool = False
+    """Whether an earlier controller had sent it."""
+    seen: set[str] = field(default_factory=set)
+    """Starts of it that are accounted for."""
     dropped: bool = False
     """Whether we have cancelled it ourselves."""
 
@@ -82,12 +86,15 @@ class Sender:
         self._failed = failed
         self._watches: set[asyncio.Task[None]] = set()
         self._outbox: dict[tuple[str, frozenset[tuple[str, int]], str], list[Work]] = {}
+        self._earlier: frozenset[str] = frozenset()
+        """Starts of which earlier controllers have written."""
         self._left: dict[Attempt, tuple[str, str]] = {}
         """What an earlier controller of the run had sent and nobody has asked for yet: ticket and worker."""
 
     def connect(self, link: Link, left: Mapping[str, str]) -> None:
         """Take over a link, and what the cluster still holds of the run: by ticket, the worker."""
         self.link = link
+        self._earlier = frozenset(started.id for started in read_starts(self._paths))
         for ticket, worker in left.items():
             about = attempt_of(ticket)
             if about is not None:
@@ -138,7 +145,7 @@ class Sender:
             return False
         work.ticket, work.worker = found
         work.future = self.link.future(work.ticket)
-        work.sent = 1
+        work.sent, work.adopted = 1, True
         self._begin_watch(work, 0.0)
         return True
 
@@ -248,6 +255,7 @@ class Sender:
         if self.draining or work.cuts >= CUTS or not await self.link.why_gone(work.worker):
             return False
         work.cuts += 1
+        work.seen |= await asyncio.to_thread(self._starts_of, work)
         return True
 
     async def _lost(self, work: Work, error: BaseException) -> Outcome[Any] | None:
@@ -271,8 +279,10 @@ class Sender:
         )
 
     def _began(self, work: Work) -> bool:
+        """Whether a calculation began where it was sent last: by who wrote it down, as clocks of hosts differ."""
+        known = work.seen if work.adopted else work.seen | self._earlier
+        return bool(self._starts_of(work) - known)
+
+    def _starts_of(self, work: Work) -> set[str]:
         task = work.task
-        return any(
-            s.key == task.key and s.attempt == task.attempt and s.started >= work.sent_at - 0.001
-            for s in read_starts(self._paths)
-        )
+        return {s.id for s in read_starts(self._paths) if s.key == task.key and s.attempt == task.attempt}

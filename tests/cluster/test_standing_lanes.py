@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import calculations_for_tests as cases
 import psutil
@@ -13,13 +15,13 @@ import pytest
 from calculations_for_tests import Number
 from standing import PROFILE
 
-from grafico.cluster import Profile, open_cluster
+from grafico.cluster import Profile, open_cluster, sending
 from grafico.cluster.certificates import issue
 from grafico.cluster.connection import ClusterFolder, find_connection
 from grafico.cluster.launch import last_words
 from grafico.cluster.lifecycle import ask, start_server, stop_server, stopped
 from grafico.errors import ClusterLost, ProfileError
-from grafico.runs import RunPaths, read_starts
+from grafico.runs import RunPaths, StartLog, read_starts
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +229,23 @@ def test_a_host_that_ends_in_order_costs_no_attempt_and_a_lost_worker_does(victi
     else:
         assert outcome.ok
         assert len(read_starts(paths)) == 2
+
+
+@pytest.mark.parametrize("off", [-3600.0, 3600.0], ids=["behind", "ahead"])
+def test_a_lost_worker_costs_an_attempt_whatever_its_clock_says(off, on_shared, task, paths, monkeypatch):
+    mark = paths.root / "pid"
+    # Of this controller; the workers' clocks are right.
+    monkeypatch.setattr(sending, "time", SimpleNamespace(time=lambda: time.time() + off))
+    lost = task(cases.sleep, Number(value=7, seconds=20, file=str(mark)))
+    StartLog(paths).start(lost.key, lost.attempt, worker="of an earlier controller")
+
+    async def use(cluster):
+        lane = asyncio.create_task(cluster.run(lost))
+        psutil.Process(int(await until(mark))).parent().kill()
+        return await lane
+
+    assert on_shared(use).kind == "worker_lost"
+    assert len(read_starts(paths)) == 2
 
 
 def test_a_calculation_that_is_ended_with_all_of_its_job_costs_no_attempt(on_shared, task, paths, tmp_path, server):
