@@ -1,8 +1,6 @@
 """Opening a cluster for a run; everything heavy is imported only then."""
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -58,9 +56,9 @@ async def open_cluster(
     from grafico.cluster.lanes import Cluster
     from grafico.cluster.launch import last_words
     from grafico.cluster.mps import shared_gpus
+    from grafico.cluster.scratch import scratch_folder
 
-    scratch = Path(tempfile.mkdtemp(prefix="grafico-"))
-    try:
+    with scratch_folder() as scratch:
         cluster = Cluster(profile, specs, Path(run_root), lambda name: last_words(scratch, name))
         watcher = Watcher(specs, cluster.worker_up, cluster.worker_down)
         async with shared_gpus(specs, scratch) as shared:
@@ -76,5 +74,3 @@ async def open_cluster(
                     yield cluster
                 finally:
                     await cluster.kill()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

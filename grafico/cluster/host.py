@@ -9,14 +9,11 @@ import argparse
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from grafico.cluster.certificates import security, tls_paths
@@ -26,6 +23,7 @@ from grafico.cluster.layout import WorkerSpec, lay_out, lay_out_host
 from grafico.cluster.mps import shared_gpus
 from grafico.cluster.origin import Origin, end_of_allocation, own_job
 from grafico.cluster.orphans import die_with_parent
+from grafico.cluster.scratch import scratch_folder
 from grafico.errors import GraficoError
 
 __all__ = ["main"]
@@ -82,8 +80,7 @@ async def _host(place: ClusterFolder, pool: str, label: str) -> int:
         sys.stdout.write(f"there is nothing for pool {pool} on this host\n")
         return 0
     origin = Origin(connection.id, label, own_job(), end_of_allocation())
-    scratch = Path(tempfile.mkdtemp(prefix="grafico-"))
-    try:
+    with scratch_folder() as scratch:
         around = Surroundings(
             scratch=scratch,
             logs=place.logs,
@@ -94,8 +91,6 @@ async def _host(place: ClusterFolder, pool: str, label: str) -> int:
             versions=connection.versions,
         )
         return await Host(connection, specs, around).run(told)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 async def _described(place: ClusterFolder, told: asyncio.Event) -> Connection | None:
