@@ -9,7 +9,7 @@ __all__ = ["ALOUD", "Announcer"]
 ALOUD = "grafico-replies"
 """Dask's topic on which it is said."""
 
-LONGEST = 4096
+LONGEST = 64 * 1024
 """Characters of a reply that is said aloud; a longer one is fetched."""
 
 

@@ -1,12 +1,13 @@
 """On a Dask worker: one attempt at a calculation, in a process of its own, watched while it runs."""
 
 import contextlib
+import json
 import os
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from grafico.errors import GraficoError
 from grafico.runs import OutcomeStore, RunPaths, StartLog
 from grafico.runs.processes import ProcessId, host_name
 
-__all__ = ["Service", "cancel", "execute", "serve"]
+__all__ = ["Service", "cancel", "execute", "execute_several", "serve"]
 
 TICK_S = 0.25
 """How often a running calculation is looked at: its memory, its walltime, whether it is still there."""
@@ -107,14 +108,23 @@ class Service:
         self._table: tuple[float, dict[int, ProcessRow]] = (0.0, {})
         self._logs: dict[str, StartLog] = {}
 
-    def execute(self, ticket: str, task_json: str, run: str, code: Code = NOTHING) -> str:
-        """Run one attempt; returns a :class:`Reply` as JSON."""
-        task = CalculationTask.model_validate_json(task_json)
-        begun = time.monotonic()
-        paths = RunPaths(run)
+    def execute(self, ticket: str, task_jsons: Sequence[str], run: str, code: Code = NOTHING) -> list[str]:
+        """Run attempts one after another; returns a :class:`Reply` as JSON for each."""
         running = Running()
         with self._lock:
             self._running[ticket] = running
+        try:
+            return [self._attempt(running, task_json, run, code) for task_json in task_jsons]
+        finally:
+            with self._lock:
+                self._running.pop(ticket, None)
+
+    def _attempt(self, running: Running, task_json: str, run: str, code: Code) -> str:
+        task = CalculationTask.model_validate_json(task_json)
+        begun = time.monotonic()
+        paths = RunPaths(run)
+        if running.cancelled:
+            return self._failed(task, Ended(FailureKind.WORKER_LOST, "cancelled"), begun)
         try:
             digest = OutcomeStore(paths).digest(task.key)
             if digest is not None:  # committed before, perhaps by a process that died before it could say so
@@ -131,9 +141,6 @@ class Service:
         except (GraficoError, OSError) as error:
             said = error.message if isinstance(error, GraficoError) else f"{type(error).__name__}: {error}"
             return self._failed(task, Ended(FailureKind.ENGINE_ERROR, said), begun)
-        finally:
-            with self._lock:
-                self._running.pop(ticket, None)
 
     def cancel(self, ticket: str) -> None:
         """End the process of a calculation that nobody waits for any more."""
@@ -344,10 +351,23 @@ def serve(service: Service) -> None:
 
 
 def execute(ticket: str, task_json: str, run: str, code: str = "") -> str:
-    """Run one attempt at a calculation: the Dask task. What is not installed comes with where it is (``Code``, JSON)."""
+    """Run one attempt at a calculation: the Dask task."""
+    return _here().execute(ticket, [task_json], run, _code(code))[0]
+
+
+def execute_several(ticket: str, task_jsons: Sequence[str], run: str, code: str = "") -> str:
+    """Run attempts at short calculations one after another: one Dask task, whose answer is a JSON list of replies."""
+    return json.dumps(_here().execute(ticket, task_jsons, run, _code(code)))
+
+
+def _code(text: str) -> Code:
+    return Code.model_validate_json(text) if text else NOTHING
+
+
+def _here() -> Service:
     if _service is None:
         raise RuntimeError("this Dask worker was not started by grafico")
-    return _service.execute(ticket, task_json, run, Code.model_validate_json(code) if code else NOTHING)
+    return _service
 
 
 def cancel(ticket: str) -> None:

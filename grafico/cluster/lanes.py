@@ -50,7 +50,7 @@ class Cluster:
         self.run_id = run_id(paths.root)
         self._backlog: Backlog[Work] = Backlog()
         self._works: dict[tuple[str, int], Work] = {}
-        self._sender = Sender(paths, self.run_id, self._finish, self._fail)
+        self._sender = Sender(paths, self.run_id, self._finish, self._fail, self._backlog.lasts)
         self._pumping: asyncio.TimerHandle | None = None
         self._pumping_late = False
         self._pumped = 0.0
@@ -352,8 +352,7 @@ class Cluster:
         work.waiting = 0
         work.done.cancel()
         if work.future is not None:
-            work.dropped = True
-            self._sender.drop(work.future)
+            self._sender.abandon(work)
 
     def _give_up(self, lost: Sequence[Work], end: Callable[[], None] | None) -> None:
         if end is not None:

@@ -5,13 +5,13 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, load_calculation
 from grafico.cluster.code import NOTHING, code_of
-from grafico.cluster.execute import execute
+from grafico.cluster.execute import execute, execute_several
 from grafico.cluster.link import Link
 from grafico.cluster.order import Reply
 from grafico.cluster.placement import Demand
@@ -26,6 +26,10 @@ RESENDS = 3
 
 CUTS = 20
 """So often it is sent again when the worker's host ended in order while it ran, with its allocation say."""
+
+LARGEST_PARCEL = 8
+LONGEST_PARCEL_S = 0.04
+"""Calculations that together take no longer than this may go in one parcel."""
 
 ENDED_BY = frozenset({signal.SIGTERM, signal.SIGKILL, signal.SIGINT})
 """Signals by which Slurm ends all of a job."""
@@ -53,6 +57,18 @@ class Work:
     """Starts of it that are accounted for."""
     dropped: bool = False
     """Whether we have cancelled it ourselves."""
+    parcel: "Parcel | None" = None
+    """What it was sent in together with others."""
+
+
+@dataclass(eq=False)
+class Parcel:
+    """Short attempts of one kind that go to a worker as one Dask task, which costs about as much as one of them."""
+
+    ticket: str
+    works: list[Work]
+    replies: dict[str, str] = field(default_factory=dict)
+    """By ticket, once they have come."""
 
 
 class Sender:
@@ -68,6 +84,8 @@ class Sender:
         Called with what came of an attempt (``None``: it has to be sent again) and the seconds that it took.
     failed
         Called when the machinery is at fault.
+    lasts
+        Tells how many seconds a calculation of a kind is expected to take.
     """
 
     def __init__(
@@ -76,6 +94,7 @@ class Sender:
         run: str,
         finished: Callable[[Work, Outcome[Any] | None, float | None], None],
         failed: Callable[[Work, Exception], None],
+        lasts: Callable[[Demand], float],
     ) -> None:
         self.link: Link | None = None
         self.sent: set[Work] = set()
@@ -84,6 +103,7 @@ class Sender:
         self._run = run
         self._finished = finished
         self._failed = failed
+        self._lasts = lasts
         self._watches: set[asyncio.Task[None]] = set()
         self._outbox: dict[tuple[str, frozenset[tuple[str, int]], str], list[Work]] = {}
         self._earlier: frozenset[str] = frozenset()
@@ -116,22 +136,37 @@ class Sender:
         outbox, self._outbox = self._outbox, {}
         now = time.time()
         for (address, part, code), works in outbox.items():
+            parcels = list(self._parcels(works))
+            several = any(len(parcel) > 1 for parcel in parcels)
+            tasks: list[Any] = [[work.task.model_dump_json() for work in parcel] for parcel in parcels]
+            tickets = [parcel[0].ticket for parcel in parcels]
             futures = self.link.client.map(
-                execute,
-                [work.ticket for work in works],
-                [work.task.model_dump_json() for work in works],
+                execute_several if several else execute,
+                tickets,
+                tasks if several else [task for (task,) in tasks],
                 run=str(self._paths.root),
                 code=code,
-                key=[work.ticket for work in works],
+                key=tickets,
                 workers=[address],
                 allow_other_workers=False,
                 resources=dict(part),
                 retries=0,
                 pure=False,
             )
-            for work, future in zip(works, futures, strict=True):
-                work.future = future
-                self._begin_watch(work, now)
+            for parcel, future in zip(parcels, futures, strict=True):
+                shared = Parcel(parcel[0].ticket, parcel) if several else None
+                for work in parcel:
+                    work.future, work.parcel = future, shared
+                    self._begin_watch(work, now)
+
+    def _parcels(self, works: Sequence[Work]) -> Iterator[list[Work]]:
+        """Share out what goes to one worker: short ones several at a time, as long as all are soon back."""
+        assert self.link is not None
+        # A controller that comes later finds again what a cluster holds by its ticket, so there each keeps its own.
+        seconds = LONGEST_PARCEL_S if self.link.standing else self._lasts(works[0].need)
+        size = max(1, min(LARGEST_PARCEL, int(LONGEST_PARCEL_S / max(seconds, 1e-4)), (len(works) + 1) // 2))
+        for start in range(0, len(works), size):
+            yield list(works[start : start + size])
 
     def adopt(self, work: Work) -> bool:
         """Take over what an earlier controller of the run had sent: the same attempt goes on, another one ends."""
@@ -148,6 +183,13 @@ class Sender:
         work.sent, work.adopted = 1, True
         self._begin_watch(work, 0.0)
         return True
+
+    def abandon(self, work: Work) -> None:
+        """Have Dask forget an attempt that nobody waits for; in a parcel, once nobody waits for any of it."""
+        work.dropped = True
+        others = work.parcel.works if work.parcel is not None else ()
+        if all(other.dropped or other not in self.sent for other in others):
+            self.drop(work.future)
 
     def drop(self, future: Any) -> None:
         """Have Dask forget a task, also one that is kept without a controller; the worker ends the process then."""
@@ -203,12 +245,17 @@ class Sender:
     async def _reply(self, work: Work) -> str:
         """Wait until a task is done, and return what it returned: as its worker said it, or else fetched from there."""
         assert self.link is not None
+        parcel = work.parcel
         await work.future._state.wait()  # noqa: SLF001 - the public way fetches the result in a message of its own
-        heard = self.link.heard(work.ticket)
-        if heard is not None and work.future.status == "finished":
-            return heard
-        text: str = await work.future
-        return text
+        if parcel is not None and work.ticket in parcel.replies:
+            return parcel.replies[work.ticket]
+        heard = self.link.heard(parcel.ticket if parcel is not None else work.ticket)
+        text: str = heard if heard is not None and work.future.status == "finished" else await work.future
+        if parcel is None:
+            return text
+        if not parcel.replies:
+            parcel.replies = dict(zip((other.ticket for other in parcel.works), json.loads(text), strict=True))
+        return parcel.replies[work.ticket]
 
     def _end_watch(self, work: Work, outcome: Outcome[Any] | None, seconds: float | None) -> None:
         if work.future is not None:

@@ -314,7 +314,7 @@ class Backlog(Generic[ItemT]):
         self, need: Demand, able: Sequence[Station], held: Mapping[str, float], now: float, wall: float
     ) -> Station | None:
         """Return the least loaded worker that has room, or will have in a moment."""
-        parts, expected = self._parts_of(need), self._expected(need)
+        parts, expected = self._parts_of(need), self.lasts(need)
         seconds = self._seconds.get(need, SHORT_S)
         more = 0.0 if need.whole or seconds >= SHORT_S else min(FAR_AHEAD, max(0.25, ROUND_TRIP_S / max(seconds, 1e-4)))
         best: tuple[float, float] | None = None
@@ -347,7 +347,7 @@ class Backlog(Generic[ItemT]):
             if not able:
                 self._holds.pop(need, None)
                 return None
-            rooms = [(s.room_in(parts[s.shape], now, self._expected), s.load(), n) for n, s in enumerate(able)]
+            rooms = [(s.room_in(parts[s.shape], now, self.lasts), s.load(), n) for n, s in enumerate(able)]
             room, _, number = min(rooms)
             station = able[number]
             hold = self._holds[need] = Hold(station.spec.name, now, now + room, now + 2 * room + 10.0)
@@ -372,7 +372,8 @@ class Backlog(Generic[ItemT]):
         station.take(need, part, now)
         self._running[sort_of(need)] += 1
 
-    def _expected(self, need: Demand) -> float:
+    def lasts(self, need: Demand) -> float:
+        """Return the seconds that an item of this kind is expected to take: as the others did, or its walltime."""
         return self._seconds.get(need, need.walltime_s)
 
     def _parts_of(self, need: Demand) -> dict[Shape, dict[str, int]]:
