@@ -30,6 +30,9 @@ __all__ = ["main"]
 
 TURN_S = 1.0
 ANSWER_S = 10.0
+LAST_WORD_S = 3.0
+"""For telling the scheduler that this host ends: Slurm may kill it some seconds after its signal."""
+
 GONE_S = 20.0
 """The scheduler is gone if it has not answered for so long."""
 
@@ -141,12 +144,14 @@ class Host:
             await asyncio.gather(*(worker.start() for worker in self._workers.values()))
             try:
                 reason = await self._watch(remote, told)
+                for worker in self._workers.values():
+                    worker.let_go()  # Slurm's signal has reached them as well
                 if not self._code:
                     sys.stdout.write(f"ends: {reason or 'the cluster has ended'}\n")
                 if reason:
                     with contextlib.suppress(OSError):
                         await asyncio.wait_for(
-                            remote.grafico_ending(workers=list(self._workers), reason=reason), ANSWER_S
+                            remote.grafico_ending(workers=list(self._workers), reason=reason), LAST_WORD_S
                         )
             finally:
                 await asyncio.gather(*(worker.close() for worker in self._workers.values()))

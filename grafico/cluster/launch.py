@@ -90,10 +90,15 @@ class WorkerProcess:
         await self._launch()
         self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.name}")
 
+    def let_go(self) -> None:
+        """Replace the process no more when it ends."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+
     async def close(self) -> None:
         """End the process."""
         if self._keeper is not None:
-            self._keeper.cancel()
+            self.let_go()
             await asyncio.wait([self._keeper])
         if self.process is not None and self.process.returncode is None:
             assert self.process.stdin is not None

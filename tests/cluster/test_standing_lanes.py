@@ -310,6 +310,27 @@ def test_a_cluster_whose_folder_was_removed_ends(tmp_path, helpers):
     helpers.wait_until(lambda: not any(helpers.alive(process.pid) for process in family), 40, "the end of all of it")
 
 
+def test_a_host_told_to_end_while_its_server_is_silent_does_so_before_it_is_killed(tmp_path, monkeypatch, helpers):
+    """Slurm's signal reaches workers and host alike, and a few seconds later whoever is left is killed."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    pool = {"name": "cpu", "cpus": 1, "memory_mib": 4000}
+    connection = start_server(Profile.model_validate({"name": "silent", "pools": [pool]}), tmp_path / "silent")
+    try:
+        helpers.wait_until(lambda: ask(connection, "status")["workers"], 40, "a worker")
+        host, silent = host_of(connection), psutil.Process(connection.server.pid)
+        silent.suspend()
+        for process in [*host.children(), host]:
+            process.send_signal(signal.SIGTERM)
+        helpers.wait_until(lambda: not helpers.alive(host.pid), 8, "the end of the host")
+        helpers.wait_until(lambda: not list(scratch.iterdir()), 2, "the end of its scratch folder")
+        assert (tmp_path / "silent" / "logs" / "cpu.log").read_text().count("worker cpu is up") == 1
+        silent.resume()
+    finally:
+        stop_server(connection)
+
+
 def test_certificates_are_kept_only_where_nobody_else_can_read(tmp_path):
     folder = tmp_path / "tls"
     folder.mkdir(mode=0o750)
