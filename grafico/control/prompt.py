@@ -64,12 +64,10 @@ def corrections(errors: Sequence[str]) -> list[Message]:
 
 
 def _form(question: RouteQuestion) -> str:
-    # The reason comes first, so that the choice can follow from it; and no admissible name stands in the form, because
-    # small models copy the first one that they see there.
     route: Mapping[str, Any] = {
-        "reasoning": REASONING,
-        "successor": "one of the admissible steps",
+        "successor": " or ".join(option.successor for option in question.options),
         "parameters": {},
+        "reasoning": REASONING,
         "confidence": 0.9,
     }
     form: Mapping[str, Json] = route if question.task is None else {"output": {}, "route": route}

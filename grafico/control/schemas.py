@@ -18,7 +18,6 @@ DROPPED = frozenset(
 DECIDING = frozenset({"successor", "route", "output", "reasoning"})
 """What is required of an answer although it has a default. Requiring all fields would force null objects."""
 
-FIRST = "reasoning"
 FEW = 16
 """Items that a grammar can count; a small model that may add to a list for ever does."""
 DEEPEST = 12
@@ -28,7 +27,7 @@ def for_decoding(schema: Mapping[str, Json]) -> dict[str, Json]:
     """Return a schema for constrained decoding.
 
     References are resolved, ``oneOf`` with a discriminator becomes ``anyOf``, bounds and patterns go (they are checked
-    when the answer is validated), objects are closed, and the fields that decide are required, the reason first.
+    when the answer is validated), objects are closed, and the fields that decide are required.
     """
     made = _strict(schema, schema.get("$defs", {}), 0)
     assert isinstance(made, dict)
@@ -50,9 +49,7 @@ def _strict(part: Any, known: Mapping[str, Json], depth: int) -> Any:
         if name in DROPPED or name == "$defs" or (name == "maxItems" and value > FEW):
             continue
         if name == "properties":
-            # A grammar writes fields in this order: what is chosen should follow from the reason.
-            fields = sorted(value, key=lambda key: key != FIRST)
-            made[name] = {key: _strict(value[key], known, depth + 1) for key in fields}
+            made[name] = {key: _strict(inner, known, depth + 1) for key, inner in value.items()}
         elif name in {"oneOf", "anyOf"}:
             made["anyOf"] = [_strict(inner, known, depth + 1) for inner in value]
         elif name in {"items", "prefixItems", "additionalProperties", "allOf"}:
