@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from grafico.cluster import Pool, Profile, known_profiles, load_profile
+from grafico.cluster.builtin import BUILTIN, GPU1, LAPTOP
 from grafico.cluster.hardware import parse_gpus, visible
 from grafico.cluster.layout import lay_out
-from grafico.cluster.builtin import BUILTIN, GPU1, LAPTOP
 from grafico.errors import ProfileError
 
 
