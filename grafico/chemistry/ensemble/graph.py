@@ -3,8 +3,10 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from grafico.atoms import ConceptualAtoms
+from grafico.calculations import Calculation, Resources
 from grafico.chemistry.calculations.conformers import (
     EMBED_RESOURCES,
     PRUNE_RESOURCES,
@@ -153,7 +155,7 @@ def foresee(request: EnsembleRequest) -> Sequence[Foreseen]:
         found.append(Foreseen(crest_search, needs, label="conformer search", identity=searched))
     else:
         needs = xtb_optimization.resources(XTBOptimizationInput(atoms=atoms))
-        kinds = (
+        kinds: tuple[tuple[Calculation[Any, Any], Resources, int, str, float], ...] = (
             (embed_conformers, EMBED_RESOURCES, 1, "conformer search", 1.0 + _EMBED_S * search.seeds),
             (xtb_optimization, needs, search.seeds, "GFN2-xTB (at most about one a seed)", _XTB_S * len(atoms)),
             (prune_conformers, PRUNE_RESOURCES, 1, "pruning", 1.0),
