@@ -17,7 +17,7 @@ from grafico.cluster.order import Reply
 from grafico.cluster.placement import Demand
 from grafico.cluster.tickets import Attempt, attempt_of, ticket_name
 from grafico.errors import GraficoError
-from grafico.runs import OutcomeStore, RunPaths, read_starts
+from grafico.runs import OutcomeStore, RunPaths, read_starts, start_ids
 
 __all__ = ["Sender", "Work"]
 
@@ -331,5 +331,4 @@ class Sender:
         return bool(self._starts_of(work) - known)
 
     def _starts_of(self, work: Work) -> set[str]:
-        task = work.task
-        return {s.id for s in read_starts(self._paths) if s.key == task.key and s.attempt == task.attempt}
+        return start_ids(self._paths, work.task.key, work.task.attempt)

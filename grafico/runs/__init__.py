@@ -6,7 +6,7 @@ from grafico.runs.lock import Holder, read_holder
 from grafico.runs.paths import RunPaths, find_run, find_runs
 from grafico.runs.recorder import RunRecorder
 from grafico.runs.run import Manifest, Run, RunStatus
-from grafico.runs.starts import Started, StartLog, end_orphans, orphans, read_starts
+from grafico.runs.starts import Started, StartLog, end_orphans, orphans, read_starts, start_ids
 from grafico.runs.story import StoryEvent
 from grafico.runs.view import Counts, LaneView, RunView, RunWatcher, read_run
 
@@ -37,4 +37,5 @@ __all__ = [
     "read_holder",
     "read_run",
     "read_starts",
+    "start_ids",
 ]

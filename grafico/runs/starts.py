@@ -15,7 +15,7 @@ from grafico.runs.files import disk_errors, write_all
 from grafico.runs.paths import RunPaths
 from grafico.runs.processes import ProcessId, host_name, this_process
 
-__all__ = ["StartLog", "Started", "end_orphans", "orphans", "read_starts"]
+__all__ = ["StartLog", "Started", "end_orphans", "orphans", "read_starts", "start_ids"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +177,23 @@ def read_starts(paths: RunPaths) -> list[Started]:
                 ends[entry["end"]] = entry
     found = [_started(entry, ends.get(number)) for number, entry in starts.items()]
     return sorted(found, key=lambda s: (s.started, s.id))
+
+
+def start_ids(paths: RunPaths, key: str, attempt: int) -> set[str]:
+    """Return the ids of the starts of one attempt at a content key.
+
+    Lines about other calculations are not even parsed: a worker that is lost makes a controller ask for each of its
+    calculations, of a run that may have started many thousands.
+    """
+    found = set()
+    needle = key.encode()
+    for path in paths.starts.glob("*.jsonl"):
+        with disk_errors("the start records cannot be read", path), path.open("rb") as lines:
+            for line in lines:
+                entry = _parse(line) if needle in line else {}
+                if "start" in entry and entry.get("key") == key and entry.get("attempt") == attempt:
+                    found.add(str(entry["start"]))
+    return found
 
 
 def orphans(paths: RunPaths, spared: str = "") -> list[Started]:

@@ -5,7 +5,7 @@ import signal
 
 from run_children import child
 
-from grafico.runs import Run, StartLog, end_orphans, orphans, read_starts
+from grafico.runs import Run, StartLog, end_orphans, orphans, read_starts, start_ids
 
 KEY = "ab" * 32
 
@@ -21,6 +21,19 @@ def test_starts_and_ends_are_kept_by_the_processes_themselves(run: Run) -> None:
     assert found.status == "success"
     assert found.ended is not None
     assert found.ended >= found.started
+
+
+def test_the_starts_of_one_attempt_are_found_among_those_of_others(run: Run) -> None:
+    log = StartLog(run.paths)
+    first, again = log.start(KEY, 1), log.start(KEY, 1)
+    log.start(KEY, 2)
+    log.start("cd" * 32, 1, label=f"mentions {KEY}")
+    log.end(first, "crash")
+    assert start_ids(run.paths, KEY, 1) == {first.id, again.id}
+    assert start_ids(run.paths, "ef" * 32, 1) == set()
+    with next(run.paths.starts.glob("*.jsonl")).open("ab") as file:
+        file.write(b'{"start": "torn", "key": "' + KEY.encode())
+    assert start_ids(run.paths, KEY, 1) == {s.id for s in read_starts(run.paths) if (s.key, s.attempt) == (KEY, 1)}
 
 
 def test_a_calculation_that_outlives_its_controller_is_found_and_ended(run: Run) -> None:
