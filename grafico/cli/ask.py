@@ -218,12 +218,12 @@ def _job(asked: "Asked", desk: "Desk", *, yes: bool, dry_run: bool, save: Path |
             raise typer.Exit(DONE)
         check_here(ready.profile)
         admit(ready)
-        from grafico.cli.run import _carry_out, near
+        from grafico.cli.run import carry_out, near
         from grafico.jobs.launch import create_run, start
 
         made = create_run(ready, desk.runs)
     say(f"run {made.name} in {near(made.paths.root)}")
-    _carry_out(lambda watcher: start(ready, made, watcher), made.name, requeue=False, quiet=False, as_json=as_json)
+    carry_out(lambda watcher: start(ready, made, watcher), made.name, requeue=False, quiet=False, as_json=as_json)
 
 
 def _agreed() -> bool:

@@ -12,7 +12,7 @@ from grafico.cli.tables import print_lines, print_tables
 if TYPE_CHECKING:
     from grafico.jobs.settle import Ended
 
-__all__ = ["cancel", "resume", "run"]
+__all__ = ["cancel", "carry_out", "near", "resume", "run"]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Cluster = Annotated[
@@ -81,7 +81,7 @@ def run(
     made = create_run(prepared, runs_dir, folder)
     if not quiet:
         say(f"run {made.name} in {near(made.paths.root)}")
-    _carry_out(lambda watcher: start(prepared, made, watcher), made.name, requeue=requeue, quiet=quiet, as_json=as_json)
+    carry_out(lambda watcher: start(prepared, made, watcher), made.name, requeue=requeue, quiet=quiet, as_json=as_json)
 
 
 def resume(
@@ -127,7 +127,7 @@ def resume(
             cluster=cluster,
         )
 
-    _carry_out(work, path.name, requeue=requeue, quiet=quiet, as_json=as_json)
+    carry_out(work, path.name, requeue=requeue, quiet=quiet, as_json=as_json)
 
 
 def cancel(
@@ -184,10 +184,11 @@ def _go_on(folder: Path, job: Path, cluster: str | None, *, requeue: bool, quiet
     def work(watcher: Any) -> "Ended":
         return go_on(folder, watcher, keep_failures=True, cluster=cluster)
 
-    _carry_out(work, folder.name, requeue=requeue, quiet=quiet, as_json=as_json)
+    carry_out(work, folder.name, requeue=requeue, quiet=quiet, as_json=as_json)
 
 
-def _carry_out(work: Any, title: str, *, requeue: bool, quiet: bool, as_json: bool) -> None:
+def carry_out(work: Any, title: str, *, requeue: bool, quiet: bool, as_json: bool) -> None:
+    """Carry out a run before people's eyes, say how it ended, and end with its exit code."""
     from grafico.cli.progress import watching
 
     with watching(title, quiet=quiet) as watcher:
