@@ -145,7 +145,9 @@ async def _soak(base: Path, lanes: int, seed: int) -> dict[str, Any]:
         "lanes failed": state.failed,
         **{f"failed: {said}": number for said, number in Counter(killer.failures).most_common(5)},
         "most on one GPU at once": {"value": most_at_once(starts, deaths), "limit": SLOTS, "unit": "slots"},
-        "controller's memory, a lane, replaced workers included": {"value": slope, "unit": "KiB"},
+        "controller's memory, a lane, replaced workers included": {
+            "value": slope, "limit": LIMIT_LANE_KIB if lanes >= 2000 else None, "unit": "KiB",
+        },
         "took": {"value": round(took, 1), "limit": LIMIT_S if lanes <= 5000 else None, "unit": "s"},
         "faults found": {"value": len(faults), "limit": 0, "unit": ""},
         "faults": faults,
