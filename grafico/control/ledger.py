@@ -19,7 +19,7 @@ from grafico.calculations import Json, Model
 from grafico.control.settings import Budget
 from grafico.errors import BudgetSpent
 
-__all__ = ["Call", "Ledger", "Parts", "Tokens", "Totals", "read_calls", "split", "total"]
+__all__ = ["Call", "Ledger", "Parts", "Tokens", "Totals", "read_calls", "split", "total", "totals"]
 
 
 class Tokens(Model):
@@ -105,6 +105,14 @@ def total(calls: Iterable[Call]) -> Totals:
     )
 
 
+def totals(calls: Iterable[Call], by: str | None = None) -> dict[str, Totals]:
+    """Return the sums over calls by a field of :class:`Call`, in the order in which its values came; else under ``""``."""
+    groups: dict[str, list[Call]] = defaultdict(list)
+    for call in calls:
+        groups[str(getattr(call, by)) if by else ""].append(call)
+    return {name: total(found) for name, found in groups.items()}
+
+
 def split(tokens: Tokens, sizes: Mapping[str, int], *, retry: bool) -> Parts:
     """Share out the tokens of a call by role.
 
@@ -183,10 +191,7 @@ class Ledger:
 
     def totals(self, by: str | None = None) -> dict[str, Totals]:
         """Return sums by a field of :class:`Call` (``lane``, ``purpose``, ``model``), or of all under ``""``."""
-        groups: dict[str, list[Call]] = defaultdict(list)
-        for call in self._calls:
-            groups[str(getattr(call, by)) if by else ""].append(call)
-        return {name: total(calls) for name, calls in groups.items()}
+        return totals(self._calls, by)
 
 
 def read_calls(path: Path) -> list[Call]:

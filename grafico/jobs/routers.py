@@ -2,7 +2,7 @@
 
 from grafico.calculations import Json
 from grafico.control import AuditLog, ChainRouter, Ledger, ModelClient, ModelRouter, RuleRouter, read_calls
-from grafico.control.ledger import total
+from grafico.control.ledger import total, totals
 from grafico.graphs import Router
 from grafico.jobs.schema import Job
 from grafico.runs import Run, RunPaths
@@ -44,10 +44,8 @@ def cost_of(paths: RunPaths) -> dict[str, Json] | None:
     calls = read_calls(paths.ledger)
     if not calls:
         return None
-    groups: dict[str, Json] = {"total": total(calls).model_dump(mode="json")}
-    for name in ("purpose", "model", "lane"):
-        found = dict.fromkeys(getattr(call, name) for call in calls)
-        groups[f"by_{name}"] = {
-            value: total(c for c in calls if getattr(c, name) == value).model_dump(mode="json") for value in found
-        }
-    return groups
+    groups = {f"by_{name}": totals(calls, name) for name in ("purpose", "model", "lane")}
+    return {
+        "total": total(calls).model_dump(mode="json"),
+        **{by: {name: one.model_dump(mode="json") for name, one in sums.items()} for by, sums in groups.items()},
+    }
