@@ -1,0 +1,1 @@
+"""Metal-organic frameworks: taken apart, recombined, built, relaxed and analyzed."""

@@ -1,0 +1,1 @@
+"""What workers compute about frameworks."""
