@@ -257,6 +257,13 @@ class Context(Generic[StateT]):
 
         return random.Random(int(self._instant("random", bits)))
 
+    def gpus(self) -> int:
+        """Return how many GPUs the run's cluster has at most; a replay returns the same, on any other cluster too.
+
+        For work that is cut in another way where there are GPUs. Where a calculation runs is not a node's business.
+        """
+        return int(self._instant("gpus", lambda: str(self.walk.scope.gpus)))
+
     def _instant(self, name: str, make: Callable[[], str]) -> Json:
         position = self.take()
         recalled = self.walk.recall(position, "value", self.node.node_id)

@@ -25,6 +25,7 @@ async def run_graph(
     persist: Persist | None = None,
     limits: Limits | None = None,
     seed: int | None = None,
+    gpus: int = 0,
 ) -> Outcome[Any]:
     """Walk ``graph`` from its start; with a recorder that remembers an earlier run, replay it first.
 
@@ -42,6 +43,8 @@ async def run_graph(
         Bounds on retries and lanes.
     seed
         Makes ``ctx.random()`` the same in every run, position by position.
+    gpus
+        How many GPUs ``compute`` has at most; nodes ask for it with ``ctx.gpus()``.
 
     Returns
     -------
@@ -70,6 +73,7 @@ async def run_graph(
         persist=persist,
         limits=limits or Limits(),
         seed=seed,
+        gpus=gpus,
     )
     walk = Walk(scope, graph, state, "")
     try:

@@ -47,6 +47,8 @@ class Scope:
     limits: Limits
     seed: int | None = None
     """Makes chance the same in every run, position by position."""
+    gpus: int = 0
+    """GPUs that the run's cluster has at most, simulated ones too."""
     flights: dict[str, Flight] = field(default_factory=dict)
     """Calculations under way, by content key."""
     climbed: set[str] = field(default_factory=set)

@@ -15,7 +15,7 @@ from grafico.jobs.catalog import blame
 from grafico.jobs.load import LoadedJob
 from grafico.jobs.provenance import store_of
 
-__all__ = ["Forecast", "ForecastLane", "by_kind", "forecast_of", "refused", "workers_of"]
+__all__ = ["Forecast", "ForecastLane", "by_kind", "forecast_of", "gpus_of", "refused", "workers_of"]
 
 SHOWN_MEMBERS = 8
 
@@ -137,6 +137,14 @@ def workers_of(profile: Profile) -> tuple[WorkerSpec, ...]:
 
         return find_connection(profile.connect or "").expected
     return lay_out(profile)
+
+
+def gpus_of(profile: Profile) -> int:
+    """Return how many GPUs a profile has at most; none where that cannot be told."""
+    try:
+        return sum(worker.is_gpu for worker in workers_of(profile))
+    except ProfileError:
+        return 0
 
 
 def refused(forecast: Forecast, workers: Sequence[WorkerSpec], profile: str) -> ProfileError | None:

@@ -17,6 +17,7 @@ from grafico.errors import JobError, KnowledgeError, RunError
 from grafico.graphs import Position, Record, Router, run_graph
 from grafico.jobs.catalog import blame
 from grafico.jobs.files import copy_files, freeze_files, resolve_files
+from grafico.jobs.forecast import gpus_of
 from grafico.jobs.link import published
 from grafico.jobs.load import LoadedJob, load_job
 from grafico.jobs.provenance import Knowledge, store_of
@@ -293,6 +294,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                     events=(watcher.event, standing.take, partial(tell_oddities, watcher)),
                     persist=session.knowledge,
                     seed=session.job.seed,
+                    gpus=gpus_of(session.profile),
                 )
         finally:
             looking.cancel()
