@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "control"))
 
 pytest.importorskip("pyscf")
 
-from grafico.bench.routing import TASKS, WAYS, Known, bench, walk_task
+from grafico.bench.routing import bench
 from grafico.bench.situations import decide, question_of, read_situations
+from grafico.bench.walks import KINDS, WAYS, Known, walk_task
 from grafico.chemistry.quantum_chemistry import GRAPH
 from grafico.control import RuleRouter
 from grafico.errors import BadInput, ModelUnavailable
@@ -85,19 +86,40 @@ def test_an_answer_that_is_no_route_is_counted_as_wrong_even_where_the_safe_end_
     assert not decided.successor_is_right(situation)
 
 
-def test_guards_and_forced_edges_save_questions_on_the_same_walk(tmp_path):
-    known = Known(FolderArtifacts(tmp_path))
-    found = {way: {task: asyncio.run(walk_task(way, task, RuleRouter(), known)) for task in TASKS} for way in WAYS}
+def both_ways(folder: Path, kind: str):
+    """Walk the tasks of a kind in both ways, with a router that is always right."""
+    known = Known(FolderArtifacts(folder))
+    tasks = KINDS[kind]
+    found = {way: {task: asyncio.run(walk_task(way, task, RuleRouter(), known)) for task in tasks} for way in WAYS}
     everywhere, ours = found["asked at every edge, no guards"], found["guards and forced edges"]
-    for task in TASKS:
+    for task in tasks:
         assert everywhere[task].fulfilled
         assert ours[task].fulfilled
         assert everywhere[task].edges == ours[task].edges
         assert everywhere[task].asked == everywhere[task].edges
         assert ours[task].asked <= everywhere[task].asked
+        assert everywhere[task].lanes == ours[task].lanes
+    return everywhere, ours
+
+
+def test_guards_and_forced_edges_save_questions_on_the_same_walk(tmp_path):
+    everywhere, ours = both_ways(tmp_path, "one molecule")
     removal = "minimum of ammonia, from a planar start"
     assert everywhere[removal].edges >= 5
     assert ours[removal].asked == 1
+
+
+@pytest.mark.slow
+def test_they_save_questions_in_the_lanes_of_an_ensemble_as_well(tmp_path):
+    everywhere, ours = both_ways(tmp_path, "lanes of an ensemble")
+    (task,) = KINDS["lanes of an ensemble"]
+    # The job, two environments, and cis and trans in each of them.
+    assert everywhere[task].lanes == 7
+    # Which search; after each of two optimizations and four spectra, what next.
+    assert ours[task].asked == 7
+    # Four steps of the job and its search, four of each environment, and two or one of each conformer.
+    assert everywhere[task].asked >= 4 + 2 * 4 + 2 * 2 + 2 * 1
+    assert all(plan.guards for plan in GRAPH.plans.values() if plan.node_id == "GeometryOptimization")
 
 
 def test_a_model_is_measured_with_its_tokens():
@@ -112,6 +134,9 @@ def test_a_model_is_measured_with_its_tokens():
     assert measured["situations"]["successor right"].startswith(f"{ends} of {len(SITUATIONS)}")
     assert measured["situations"]["no valid answer"] > 0
     assert measured["tokens a decision"] > 100
+    first = [asyncio.run(question_of(s)).options[0].successor for s in SITUATIONS]
+    told = measured["situations"]["took the first step that is named"]
+    assert told.startswith(f"{first.count('End')} of")
     assert json.dumps(found)
 
 
