@@ -116,7 +116,9 @@ class RelaxedFramework(Model):
     )
     steps: int = Field(ge=0, description="steps that were taken")
     volume_change: float = Field(description="relative change of the cell's volume")
-    model: str = Field(description="potential, with the version of its package")
+    model: str = Field(description="potential, with the version of its package and the digest of its weights")
+    bonds_made: int = Field(default=0, ge=0, description="bonds that were not there before, of a cell")
+    bonds_broken: int = Field(default=0, ge=0, description="bonds that are no longer there, of a cell")
 
 
 class RelaxBatchInput(Model):
