@@ -33,6 +33,7 @@ _UNITS = {
     "°": UNIT + "DEG",
     "D": UNIT + "DEBYE",
     # QUDT 3 has none of these.
+    "eV/Å³": GRAFICO + "ElectronVoltPerCubicAngstrom",
     "Å²": GRAFICO + "SquareAngstrom",
     "m²/cm³": GRAFICO + "SquareMeterPerCubicCentimeter",
     "km/mol": GRAFICO + "KilometerPerMole",

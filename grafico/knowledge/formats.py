@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from grafico.errors import QueryError
-from grafico.knowledge.vocabulary import BASE, PREFIXES, RDF, SCHEMA
+from grafico.knowledge.vocabulary import PREFIXES, RDF, SCHEMA
 
 __all__ = ["FORMATS", "Format", "export_rdf", "format_called", "format_of"]
 
@@ -40,7 +40,6 @@ _PREFIXES = {
     **PREFIXES,
     "schema": "http://schema.org/",
     "sh": "http://www.w3.org/ns/shacl#",
-    "frameworks": BASE + "frameworks#",
 }
 
 

@@ -51,6 +51,7 @@ UNIT = "http://qudt.org/vocab/unit/"
 PREFIXES = {
     "grafico": GRAFICO,
     "chem": BASE + "chemistry#",
+    "mof": BASE + "frameworks#",
     "run": RUN,
     "id": ID,
     "rdf": RDF,
