@@ -17,9 +17,13 @@ from typing import Any
 
 import pytest
 
+from grafico.runs import Started, find_runs
+from tests.slurm.evidence import starts
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd", "srun")
+GRAFICO = (sys.executable, "-m", "grafico.cli.entry")
 PREFIX = "grafico-slurm-test-"
 FIRST_PORT, LAST_PORT, PORTS = 21000, 31000, 50
 """Below the ports that the system gives out by itself."""
@@ -100,13 +104,13 @@ class Slurm:
 
     def grafico(self, *arguments: object, check: bool = True, **more: str) -> Said:
         """Call grafico and wait for it."""
-        return self.call(sys.executable, "-m", "grafico.cli.entry", *arguments, check=check, **more)
+        return self.call(*GRAFICO, *arguments, check=check, **more)
 
     def spawn(self, *arguments: object, err: Path | None = None, **more: str) -> "subprocess.Popen[str]":
         """Start grafico; it is killed at the end if it still runs. ``err`` is a file for what it says meanwhile."""
         sink: Any = subprocess.PIPE if err is None else err.open("w")
         process = subprocess.Popen(
-            [sys.executable, "-m", "grafico.cli.entry", *(str(argument) for argument in arguments)],
+            [*GRAFICO, *(str(argument) for argument in arguments)],
             cwd=self.files, env={**self.environ, **more}, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink,
         )  # fmt: skip
@@ -142,8 +146,19 @@ class Slurm:
         self.call("scancel", "--batch", "--signal=USR1", number)
 
     def run_folder(self, within: float = 120) -> Path:
-        """Wait for the run to have a folder; there is but one."""
-        return self.until(lambda: next((self.files / "runs").glob("*/manifest.json"), None), within).parent  # type: ignore[no-any-return]
+        """Wait for the run to have its folder; there is but one."""
+        # Until all is in it, the folder has another name, which `*` matches as well: there nothing would ever be seen.
+        (folder,) = self.until(lambda: find_runs(self.files / "runs"), within)
+        return folder  # type: ignore[no-any-return]
+
+    def begun(self, folder: Path, count: int, within: float = 120) -> list[Started]:
+        """Wait until so many calculations of a run have been started, and return them.
+
+        One more than there should be is a fault that no waiting mends, so it is told at once.
+        """
+        seen: list[Started] = self.until(lambda: len(now := starts(folder)) >= count and now, within)
+        assert len(seen) == count, f"{len(seen)} starts in {folder}, expected {count}; {self.witness()}"
+        return seen
 
     def queue(self) -> dict[str, str]:
         """State of every job that waits or runs, by its id."""
@@ -186,11 +201,31 @@ class Slurm:
         self.call(HERE / "up.sh", self.root)
 
     def witness(self) -> str:
-        """What there is to say of a test that failed."""
-        said = [f"queue: {self.queue()}"]
-        for path in sorted(self.files.rglob("*.out")) + sorted(self.files.rglob("*.log")):
+        """What there is to say of a test that failed: how queue, runs and clusters stand, then what they wrote."""
+        said = [f"queue: {self._told('squeue', '--noheader', '--format=%i %T %r %N')}"]
+        said += [f"folders of runs: {sorted(path.name for path in self.files.glob('runs/*'))}"]
+        for folder in find_runs(self.files / "runs"):
+            said += [f"--- {folder.relative_to(self.files)}", self._told(*GRAFICO, "show", folder)]
+            said += [f"{len(all_of_it := starts(folder))} starts", *map(_line, all_of_it)]
+        for place in sorted([*self.files.glob("runs/*/cluster"), *self.files.glob("clusters/*")]):
+            said += [f"--- {place.relative_to(self.files)}", self._told(*GRAFICO, "cluster", "status", place)]
+        for path in sorted(path for name in ("*.out", "*.log", "log.txt") for path in self.files.rglob(name)):
             said.append(f"--- {path.relative_to(self.files)}\n{path.read_text(errors='replace')[-3000:]}")
         return "\n".join(said)
+
+    def _told(self, *arguments: object) -> str:
+        """Return what a program says, also of why it says nothing: a witness does not fail."""
+        try:
+            said = self.call(*arguments, check=False)
+        except subprocess.SubprocessError as error:
+            return str(error)
+        return f"{said.out}{said.err}".strip()
+
+
+def _line(started: Started) -> str:
+    end = f"{started.status} after {started.ended - started.started:.1f} s" if started.ended else "no end"
+    at = f"{time.strftime('%H:%M:%S', time.localtime(started.started))} {started.label}, attempt {started.attempt}"
+    return f"  {at}, on {started.worker} (process {started.process.pid}, job {started.slurm_job or '-'}): {end}"
 
 
 @pytest.fixture

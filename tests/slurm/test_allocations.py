@@ -40,8 +40,7 @@ def test_a_node_that_dies_takes_its_lanes_along_and_the_others_do_them_again(slu
     slurm.job()
     number = slurm.sbatch("--nodes=2", *SMALL, SCRIPT, "job.yaml", "--cluster", "allocation.yaml")
     folder = slurm.run_folder()
-    slurm.until(lambda: len(starts(folder)) == 4)
-    dead = {started.key for started in starts(folder) if started.worker == "cpu-n2-0"}
+    dead = {started.key for started in slurm.begun(folder, 4) if started.worker == "cpu-n2-0"}
     slurm.kill_node("n2")
     slurm.open()
     assert slurm.ended(number)["ExitCode"] == "0:0", slurm.witness()

@@ -9,12 +9,10 @@ def test_a_worker_job_that_is_cancelled_is_replaced_and_its_lanes_burn_no_attemp
     slurm.job()
     run = slurm.spawn("run", "job.yaml")
     folder = slurm.run_folder()
-    slurm.until(lambda: len(starts(folder)) == 4)
-    victim = starts(folder)[0].slurm_job
+    victim = slurm.begun(folder, 4)[0].slurm_job
     assert len(slurm.queue()) == 2
     slurm.call("scancel", victim)
-    slurm.until(lambda: len(starts(folder)) == 6)
-    assert victim not in {started.slurm_job for started in starts(folder)[4:]}
+    assert victim not in {started.slurm_job for started in slurm.begun(folder, 6)[4:]}
     slurm.open()
     out, err = run.communicate(timeout=120)
     assert run.returncode == 0, out + err
@@ -29,7 +27,7 @@ def test_lanes_go_on_without_their_controller_and_a_resume_finds_them_at_work(sl
     slurm.job()
     run = slurm.spawn("run", "job.yaml")
     folder = slurm.run_folder()
-    slurm.until(lambda: len(starts(folder)) == 4)
+    slurm.begun(folder, 4)
     run.kill()
     run.communicate()
     said = slurm.files / "resume.err"

@@ -38,7 +38,7 @@ def test_a_second_controller_of_a_run_is_refused_while_the_first_one_is_there(sl
     order = ("--nodes=1", "--cpus-per-task=2", "--mem=1500", ROOT / "slurm" / "run.sbatch", "job.yaml")
     more = ("--cluster", "allocation.yaml", "--folder", "runs/mine")
     first = slurm.sbatch(*order, *more)
-    slurm.until(lambda: len(starts(slurm.files / "runs" / "mine")) == 2)
+    slurm.begun(slurm.files / "runs" / "mine", 2)
     second = slurm.sbatch(*order, *more)
     assert slurm.ended(second)["ExitCode"] == "2:0", slurm.witness()
     assert f"Slurm job {first}" in (slurm.files / f"grafico-{second}.out").read_text()
@@ -56,14 +56,14 @@ def test_the_old_copy_of_a_job_whose_node_was_taken_for_dead_is_fenced_off(slurm
     order = ("--nodes=1", "--cpus-per-task=2", "--mem=1500", ROOT / "slurm" / "run.sbatch", "job.yaml")
     number = slurm.sbatch(*order, "--cluster", "allocation.yaml")
     folder = slurm.run_folder()
-    slurm.until(lambda: len(starts(folder)) == 2)
+    slurm.begun(folder, 2)
     node = slurm.facts(number)["NodeList"]
     old = json.loads((folder / "controller.json").read_text())["pid"]
     # Only Slurm's own daemon dies: the job's processes live on, and Slurm cannot know.
     os.kill(int((slurm.root / "run" / f"slurmd.{node}.pid").read_text()), signal.SIGKILL)
     slurm.call("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=silent")
     slurm.until(lambda: slurm.facts(number)["Restarts"] == "1" and slurm.state(number) == "RUNNING")
-    slurm.until(lambda: len(list((folder / "journal").glob("*.jsonl"))) == 2)
+    slurm.until(lambda: len(list((folder / "journal").glob("*.jsonl"))) >= 2)
     slurm.open()
     assert slurm.ended(number)["ExitCode"] == "0:0", slurm.witness()
     slurm.until(lambda: not Path(f"/proc/{old}").exists())

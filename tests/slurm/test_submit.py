@@ -76,7 +76,7 @@ def test_a_run_that_goes_is_cancelled_from_another_host(slurm: Any) -> None:
     slurm.job()
     slurm.grafico("submit", "job.yaml", "--cluster", "allocation.yaml")
     folder = slurm.run_folder()
-    slurm.until(lambda: len(starts(folder)) == 4)
+    slurm.begun(folder, 4)
     assert "running" in slurm.grafico("show", "last").out
     (number,) = slurm.queue()
     assert slurm.grafico("cancel", "last", "--wait", "60", "--json").json["stopped"]
@@ -91,7 +91,7 @@ def test_a_submitted_run_whose_node_dies_is_gone_on_with_on_another(slurm: Any) 
     slurm.grafico("submit", "job.yaml")
     folder = slurm.run_folder()
     (number,) = slurm.queue()
-    slurm.until(lambda: len(starts(folder)) == 4)
+    slurm.begun(folder, 4)
     node = slurm.facts(number)["NodeList"]
     slurm.kill_node(node)
     # As Slurm itself finds after a while (SlurmdTimeout).
