@@ -105,6 +105,18 @@ class Grafico:
         except ValueError:
             return []
 
+    def begun(self, name: str, count: int, seconds: float = 60.0) -> list[Started]:
+        """Wait until so many calculations of a job's newest run have been started, and return them.
+
+        One more than there should be is a fault that no waiting mends, so it is told at once.
+        """
+        deadline = time.monotonic() + seconds
+        while len(seen := self.starts(name)) < count:
+            assert time.monotonic() < deadline, f"{len(seen)} of {count} starts within {seconds:g} s: {seen}"
+            time.sleep(0.05)
+        assert len(seen) == count, f"{len(seen)} starts instead of {count}: {seen}"
+        return seen
+
     def server(self, name: str) -> int:
         """Return the process id of a cluster's server."""
         return int(json.loads((self.folder / "clusters" / name / "cluster.json").read_text())["server"]["pid"])

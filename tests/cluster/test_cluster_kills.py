@@ -21,7 +21,7 @@ ONE = Profile(name="one", pools=(Pool(name="cpu", cpus=1, memory_mib=8000),))
 
 
 async def until(path: Path) -> str:
-    for _ in range(2000):
+    for _ in range(6000):
         if path.exists() and path.read_text():
             return path.read_text()
         await asyncio.sleep(0.01)

@@ -57,7 +57,7 @@ def on_shared(profile, paths):
 
 
 async def until(path: Path) -> str:
-    for _ in range(3000):
+    for _ in range(6000):
         if path.exists() and path.read_text():
             return path.read_text()
         await asyncio.sleep(0.01)
