@@ -110,6 +110,8 @@ class Graph:
     """Raises BadInput for a request that cannot be run; may import engines."""
     foresee: Callable[[Any], Sequence[Foreseen]] | None = None
     """Calculations foreseen for a request."""
+    pictures: Callable[[Sequence[Mapping[str, Any]], str], Mapping[str, bytes]] | None = None
+    """Draws the table of a sweep, given its rows by column and its name: contents by the names of files."""
     max_steps: int = 10_000
     """Nodes that one walk may enter before it is stopped."""
     description: str = ""

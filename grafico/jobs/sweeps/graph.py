@@ -126,6 +126,11 @@ class MakeTable(Node[SweepState, SweepResult]):
             files["table.png"] = picture
         elif picture:
             notes.append(picture)
+        if state.graph.pictures is not None and choice.plot != "off":
+            try:
+                files |= await ctx.thread(state.graph.pictures, table.rows, state.job.name)
+            except Exception as error:  # noqa: BLE001 - whatever it stumbles over, the table is there
+                notes.append(f"no pictures of the graph: {said(error)}")
         for name, content in files.items():
             await ctx.publish(name, content)
         result = SweepResult(
