@@ -203,3 +203,8 @@ class PoreAnalysis(Model):
     channels: Channels
     density: float = Field(gt=0, description="g/cm³")
     settings: AnalysisSettings = Field(description="as it was run: high_accuracy is false after a retry without it")
+    radii: Mapping[str, float] = Field(default_factory=dict, description="radius of each element in Zeo++, Å")
+    jitter: float = Field(
+        default=0.0, ge=0, description="atoms were moved by up to this along each axis, for the sake of Zeo++, Å"
+    )
+    retried: str = Field(default="", description="why there was a second try, without high accuracy; empty for none")
