@@ -1,0 +1,72 @@
+"""Libraries that talk: what they print, log and warn about is kept from the console, and their time is bounded."""
+
+import contextlib
+import io
+import logging
+import signal
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+
+__all__ = ["OutOfTime", "quiet", "time_limit"]
+
+
+class OutOfTime(BaseException):
+    """Time is up. No ``Exception``, so that a library that catches all of those does not swallow it."""
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what Python code prints, logs and warns about from the console, and logging as it was.
+
+    Logging and standard output belong to the process: calls in several threads at once end up with either's silence.
+    """
+    root = logging.getLogger()
+    handlers, level, silenced = list(root.handlers), root.level, root.manager.disable
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            # mofstructure configures the root logger when it is imported.
+            for handler in [handler for handler in root.handlers if handler not in handlers]:
+                root.removeHandler(handler)
+            root.setLevel(level)
+            logging.disable(silenced)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """End the block after some seconds, where it runs in the main thread.
+
+    That is where a worker runs calculations. In another thread, or where there are no alarms, the walltime of the
+    calculation is the only bound. An alarm that was set before goes on afterwards, with the time that was left.
+
+    Raises
+    ------
+    OutOfTime
+        Time was up.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(number: int, frame: types.FrameType | None) -> None:  # noqa: ARG001 - as signal.signal calls it
+        raise OutOfTime
+
+    left, interval = signal.getitimer(signal.ITIMER_REAL)
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        remaining, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (seconds - remaining)), interval)
