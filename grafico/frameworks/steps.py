@@ -73,6 +73,9 @@ class BuildInput(Model):
     min_distance: float = Field(
         default=0.6, gt=0, le=1.0, description="shortest distance allowed, as a fraction of the sum of covalent radii"
     )
+    max_atoms: int = Field(
+        default=10_000, ge=1, description="most atoms in the cell; a framework that would have more is refused"
+    )
 
 
 class BuiltFramework(Model):
