@@ -77,6 +77,7 @@ class LocalStructure(FrameworkEntity):
     connectivity: int = Field(ge=1, description="how many others a block in this role is joined to")
     shape: str = Field(description="arrangement of these others: coordination number and polyhedron, as 8-cube")
     signature: str = Field(description="roles of different topologies that share it are equivalent: node 8-cube, edge")
+    slots: int = Field(ge=1, description="places with this role in the cell of PORMAKE's net")
 
 
 class NodeRole(LocalStructure):
@@ -101,7 +102,7 @@ class Net(FrameworkEntity):
     natural_key: ClassVar[tuple[str, ...]] = ("topology",)
 
     topology: Topology = Field(description="which")
-    space_group: str | None = Field(default=None, description="of its most symmetric embedding, Hermann-Mauguin symbol")
+    space_group: str = Field(description="of its most symmetric embedding, Hermann-Mauguin symbol")
     node_roles: list[NodeRole] = Field(description="by index")
     edge_roles: list[EdgeRole] = Field(description="by the indices of their ends")
 
@@ -168,6 +169,7 @@ class ConstructedMOF(Framework):
     topology: Topology = Field(description="its net")
     metal_node: MetalNode = Field(description="the one kind of metal node")
     linker: OrganicLinker = Field(description="the one kind of organic linker")
+    failure: str | None = Field(default=None, description="why it could not be built; it has no geometry then")
 
 
 class ExperimentalMOF(Framework):

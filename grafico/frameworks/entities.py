@@ -8,7 +8,8 @@ To entities, one object for one thing, all that belongs to one run in one :class
     relaxed = made.relaxed(built, relaxed_framework, settings, key=key)         # RelaxedFramework -> FrameworkGeometry
     made.analysis(relaxed, pore_analysis, key=key)                              # steps.PoreAnalysis -> PoreAnalysis
     made.uncut(name, structure, source="file")                                  # no blocks known -> FrameworkGeometry
-    made.combination(combination)                                               # parts.Combination -> ConstructedMOF
+    made.combination(combination, failure="too far")                            # could not be built -> ConstructedMOF
+    made.net(roles_of("bcu"))                                                   # topologies.Topology -> Net, for the role search
     await ctx.persist(made.all())
 
 And back: ``block_of(BlockGeometry)``, ``combination_of(Framework)``, ``cut_of``, ``built_of`` and
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 from grafico.atoms import ConceptualAtoms, write_cif
 from grafico.errors import BadInput
-from grafico.frameworks import parts, steps
+from grafico.frameworks import parts, steps, topologies
 from grafico.frameworks.analyses import analysis_entity, analysis_of
 from grafico.frameworks.concepts import (
     FRAMEWORKS,
@@ -43,8 +44,6 @@ from grafico.frameworks.concepts import (
     Topology,
 )
 from grafico.frameworks.identity import (
-    NetRoles,
-    NodeType,
     ase_of,
     atoms_of,
     block_geometry,
@@ -55,6 +54,7 @@ from grafico.frameworks.identity import (
     metals_of,
     net_entity,
     roles_in,
+    tell_topologies,
     topology_entity,
 )
 from grafico.frameworks.restoring import built_of, combination_of, cut_of, relaxed_of, settings_of
@@ -75,9 +75,7 @@ __all__ = [
     "LocalStructure",
     "MetalNode",
     "Net",
-    "NetRoles",
     "NodeRole",
-    "NodeType",
     "OrganicLinker",
     "PoreAnalysis",
     "PoreDiameters",
@@ -97,6 +95,7 @@ __all__ = [
     "relaxed_of",
     "roles_in",
     "settings_of",
+    "tell_topologies",
     "topology_entity",
 ]
 
@@ -116,7 +115,7 @@ class FrameworkEntities:
         """Return what was made so far, in order."""
         return list(self._known.values())
 
-    def net(self, roles: NetRoles) -> Net:
+    def net(self, roles: topologies.Topology) -> Net:
         """Return the entity of a net with its roles; the searches look at nets that were persisted."""
         return self._once(net_entity(roles))
 
@@ -124,8 +123,18 @@ class FrameworkEntities:
         """Return the entity of a building block with its coordinates; its ``block`` is the node or linker itself."""
         return self._once(block_geometry(block, self._once(block_identity(block))))
 
-    def combination(self, combination: parts.Combination) -> ConstructedMOF:
-        """Return the entity of a framework that can be built.
+    def combination(self, combination: parts.Combination, *, failure: str | None = None) -> ConstructedMOF:
+        """Return the entity of a framework that can be built, or that was tried.
+
+        What was persisted counts as known to the searches, which propose it no more. Only with a geometry does it
+        prove that its parts go together.
+
+        Parameters
+        ----------
+        combination
+            Topology, metal node and linker.
+        failure
+            Why it could not be built.
 
         Raises
         ------
@@ -141,6 +150,7 @@ class FrameworkEntities:
                 linker=_linker(linker),
                 metal_node_geometry=node,
                 linker_geometry=linker,
+                failure=failure,
             )
         )
 

@@ -3,14 +3,13 @@
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from grafico.atoms import ConceptualAtoms, Vector
-from grafico.atoms.elements import SYMBOLS, hill_formula
+from grafico.atoms.elements import hill_formula
 from grafico.calculations import canonical_json
 from grafico.errors import BadInput, MoleculeError
-from grafico.frameworks import parts
+from grafico.frameworks import parts, topologies
 from grafico.frameworks.concepts import (
     BlockGeometry,
     EdgeRole,
@@ -21,51 +20,21 @@ from grafico.frameworks.concepts import (
     OrganicLinker,
     Topology,
 )
-from grafico.knowledge import Entity
+from grafico.frameworks.molecular_graph import METALS
+from grafico.knowledge import Entity, Persisted, Store
 
 __all__ = [
-    "METALS",
-    "NetRoles",
-    "NodeType",
     "ase_of",
     "atoms_of",
     "block_of",
     "metals_of",
     "net_entity",
     "roles_in",
+    "tell_topologies",
     "topology_entity",
 ]
 
-_NO_METALS = """
-    H He B C N O F Ne Si P S Cl Ar Ge As Se Br Kr Te I Xe At Rn Ts Og
-"""
-METALS = frozenset(SYMBOLS) - frozenset(_NO_METALS.split())
-"""Symbols of the elements that make a building block a metal node."""
-
 _PORMAKE = re.compile(r"[NE]\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeType:
-    """A type of node of a net."""
-
-    index: int
-    """Number of the type, from 0."""
-    connectivity: int
-    shape: str
-    """Coordination number and polyhedron, as 8-cube."""
-
-
-@dataclass(frozen=True, slots=True)
-class NetRoles:
-    """The roles that building blocks can take on a net."""
-
-    symbol: str
-    """RCSR symbol."""
-    nodes: tuple[NodeType, ...]
-    edges: tuple[tuple[int, int], ...]
-    """The node types, by index, that each type of edge joins."""
-    space_group: str | None = None
 
 
 def metals_of(symbols: Iterable[str]) -> frozenset[str]:
@@ -78,66 +47,78 @@ def topology_entity(symbol: str) -> Topology:
     return Topology(label=symbol, symbol=symbol)
 
 
-def net_entity(roles: NetRoles) -> Net:
-    """Return the entity of a net with its roles.
-
-    Raises
-    ------
-    BadInput
-        Two node types have one index, or an edge joins a node type that is not there.
-    """
-    topology = topology_entity(roles.symbol)
+def net_entity(roles: topologies.Topology) -> Net:
+    """Return the entity of a net with its roles."""
+    topology = topology_entity(roles.name)
     nodes = {
         node.index: NodeRole(
-            label=f"{roles.symbol} node {node.index}",
+            label=f"{roles.name} node {node.index}",
             topology=topology,
             index=node.index,
             connectivity=node.connectivity,
             shape=node.shape,
             signature=f"node {node.shape}",
+            slots=node.slots,
         )
         for node in roles.nodes
     }
-    ends = sorted({(min(edge), max(edge)) for edge in roles.edges})
-    if len(nodes) < len(roles.nodes) or any(index not in nodes for edge in ends for index in edge):
-        raise BadInput(
-            f"the roles of {roles.symbol} contradict each other: node types {[node.index for node in roles.nodes]}, "
-            f"edges {ends}",
-            hint="number the node types, and name these numbers in the edges",
-        )
     edges = [
         EdgeRole(
-            label=f"{roles.symbol} edge {first}-{second}",
+            label=f"{roles.name} edge {edge.nodes[0]}-{edge.nodes[1]}",
             topology=topology,
-            ends=frozenset({nodes[first], nodes[second]}),
+            ends=frozenset({nodes[index] for index in edge.nodes}),
             connectivity=2,
             shape="2-linear",
             signature="edge",
+            slots=edge.slots,
         )
-        for first, second in ends
+        for edge in roles.edges
     ]
     return Net(
-        label=roles.symbol,
+        label=roles.name,
         topology=topology,
         space_group=roles.space_group,
-        node_roles=[nodes[index] for index in sorted(nodes)],
+        node_roles=list(nodes.values()),
         edge_roles=edges,
     )
 
 
-def roles_in(net: Net) -> NetRoles:
+def roles_in(net: Net) -> topologies.Topology:
     """Return the roles that the entity of a net holds."""
-    return NetRoles(
-        symbol=net.topology.symbol,
-        nodes=tuple(NodeType(role.index, role.connectivity, role.shape) for role in net.node_roles),
-        edges=tuple(_ends(role) for role in net.edge_roles),
+    return topologies.Topology(
+        name=net.topology.symbol,
         space_group=net.space_group,
+        nodes=tuple(
+            topologies.NodeRole(index=role.index, connectivity=role.connectivity, shape=role.shape, slots=role.slots)
+            for role in net.node_roles
+        ),
+        edges=tuple(topologies.EdgeRole(nodes=_ends(role), slots=role.slots) for role in net.edge_roles),
     )
 
 
 def _ends(role: EdgeRole) -> tuple[int, int]:
     found = sorted(end.index for end in role.ends)
     return found[0], found[-1]
+
+
+def tell_topologies(store: Store, symbols: Iterable[str]) -> Persisted:
+    """Let a knowledge base know the roles of topologies, so that the search by roles reaches them.
+
+    Idempotent.
+
+    Parameters
+    ----------
+    store
+        Where to; not a run's, but the store's own graph.
+    symbols
+        RCSR symbols as PORMAKE knows them.
+
+    Raises
+    ------
+    BadInput
+        PORMAKE has no such net.
+    """
+    return store.persist(*(net_entity(topologies.roles_of(symbol)) for symbol in dict.fromkeys(symbols)))
 
 
 def block_identity(block: parts.BuildingBlock) -> MetalNode | OrganicLinker:
