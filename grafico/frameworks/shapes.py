@@ -11,7 +11,15 @@ import math
 from itertools import product
 from typing import Any
 
-__all__ = ["IRREGULAR_ABOVE", "direction_rmsd", "exit_shape", "ideal_shapes", "shape_of", "unit_directions"]
+__all__ = [
+    "IRREGULAR_ABOVE",
+    "direction_rmsd",
+    "exit_shape",
+    "ideal_shapes",
+    "paired_rmsd",
+    "shape_of",
+    "unit_directions",
+]
 
 IRREGULAR_ABOVE = 0.3
 """RMSD from every ideal arrangement above which a shape is irregular: PORMAKE's usual limit for a block on a net."""
@@ -108,6 +116,14 @@ def direction_rmsd(target: Any, directions: Any) -> float:
         if best < 1e-6:
             break
     return best
+
+
+def paired_rmsd(target: Any, directions: Any) -> float:
+    """Return the RMSD of unit vectors after the best rotation, the pairs as they stand; shape (n, 3) both."""
+    import numpy
+
+    p, q = numpy.asarray(target, dtype=float), numpy.asarray(directions, dtype=float)
+    return float(numpy.sqrt(((p - q @ _superposition(p, q)) ** 2).sum() / len(p)))
 
 
 def _candidate_rotations(p: Any, q: Any) -> Any:
