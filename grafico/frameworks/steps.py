@@ -39,7 +39,7 @@ class ProcessCIFInput(Model):
     """A structure as it was found, to be cleaned and taken apart."""
 
     name: str = Field(min_length=1, description="refcode, or the file's name")
-    cif: str = Field(min_length=1, description="the CIF text")
+    cif: str = Field(description="the CIF text; an empty one is refused like any other that is at fault")
     remove_guests: bool = Field(
         default=True, description="take out molecules that are bonded to no framework; refuse them otherwise"
     )
