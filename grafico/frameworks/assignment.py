@@ -7,7 +7,7 @@ from pydantic import Field
 from grafico.calculations import CalculationError, FailureKind, Model
 from grafico.frameworks.parts import BlockKind, BuildingBlock
 from grafico.frameworks.shapes import direction_rmsd, unit_directions
-from grafico.frameworks.topologies import NodeRole, Topology, load_topology, roles_of
+from grafico.frameworks.topologies import NodeRole, Topology, directions_of, roles_of
 
 __all__ = ["Assignment", "Misfit", "assign", "misfit"]
 
@@ -96,16 +96,14 @@ def misfit(
     Raises
     ------
     BadInput
-        There is no such topology, or PORMAKE cannot read it.
+        There is no such topology.
     """
-    net = load_topology(topology)
+    places = directions_of(topology)
     found = []
-    first = {int(net.node_types[index]): index for index in reversed(net.node_indices)}
     for role, kind in nodes.items():
         block = metal_node if kind == "metal_node" else linker
-        target = net.local_structure(first[role]).positions
         directions = unit_directions(block.atoms.docking_points)
-        rmsd = min(direction_rmsd(target, directions), direction_rmsd(target, -directions))
+        rmsd = min(direction_rmsd(places[role], directions), direction_rmsd(places[role], -directions))
         found.append(Misfit(role=role, block=block.name, rmsd=rmsd))
     return tuple(found)
 

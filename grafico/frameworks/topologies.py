@@ -15,9 +15,18 @@ from grafico.calculations import Model
 from grafico.errors import BadInput
 from grafico.frameworks.nets import NetError, read_net
 from grafico.frameworks.pormake_engine import load_pormake, pormake_folder
-from grafico.frameworks.shapes import shape_of
+from grafico.frameworks.shapes import shape_of, unit_directions
 
-__all__ = ["EdgeRole", "NodeRole", "Topology", "load_topology", "pormake_roles", "roles_of", "topology_names"]
+__all__ = [
+    "EdgeRole",
+    "NodeRole",
+    "Topology",
+    "directions_of",
+    "load_topology",
+    "pormake_roles",
+    "roles_of",
+    "topology_names",
+]
 
 
 class NodeRole(Model):
@@ -84,6 +93,26 @@ def roles_of(name: str) -> Topology:
         ),
         edges=tuple(EdgeRole(nodes=(low, high), slots=slots) for low, high, slots in net.edges),
     )
+
+
+@functools.lru_cache(maxsize=256)
+def directions_of(name: str) -> dict[int, Any]:
+    """Return for each node type of a net the unit vectors to its neighbors, shape (connectivity, 3), from their centroid.
+
+    Raises
+    ------
+    BadInput
+        As :func:`roles_of`.
+    """
+    try:
+        found = {index: vertex.neighbors for index, vertex in enumerate(read_net(_known(name)).vertices)}
+    except NetError:
+        net = load_topology(name)
+        found = {
+            int(net.node_types[index]): [near.distance_vector for near in net.neighbor_list[index]]
+            for index in net.node_indices
+        }
+    return {index: unit_directions(vectors) for index, vectors in found.items()}
 
 
 def pormake_roles(name: str) -> Topology:
