@@ -72,6 +72,7 @@ def read_structure(text: str, name: str) -> ConceptualAtoms:
         refuse("several_structures", f"the CIF of {name} holds {len(found)} structures; keep the one that is meant")
     block, structure = found[0]
     _check_sites(block, structure, name)
+    _check_listed_once(structure, name)
     try:
         atoms = read_cif(text, f"the CIF of {name}")
     except MoleculeError as error:
@@ -107,6 +108,33 @@ def _check_sites(block: Any, structure: Any, name: str) -> None:
             f"{name} is disordered: {alternatives} alternatives of the same atoms are marked; keep one of them",
             alternatives=alternatives,
         )
+
+
+def _check_listed_once(structure: Any, name: str) -> None:
+    """Refuse all atoms of a cell with a symmetry that repeats them, before there are thousands of each.
+
+    A site that symmetry brings upon another one of the list is listed twice. The first sites tell: all are, or none is.
+    """
+    import numpy
+
+    if structure.spacegroup is None:
+        return
+    places = numpy.array([site.fract.tolist() for site in structure.sites])
+    lengths = numpy.array([structure.cell.a, structure.cell.b, structure.cell.c])
+    for index, site in enumerate(structure.sites[:20]):
+        if not numpy.isfinite(places[index]).all():
+            continue
+        for operation in structure.spacegroup.operations():
+            apart = places - operation.apply_to_xyz(site.fract.tolist())
+            near = (numpy.abs(apart - numpy.round(apart)) * lengths < _SAME_PLACE).all(axis=1)
+            for other in numpy.flatnonzero(near).tolist():
+                if other != index and structure.sites[other].element == site.element:
+                    refuse(
+                        "duplicate_atoms",
+                        f"the CIF of {name} lists {site.label} and {structure.sites[other].label}, which the symmetry of "
+                        f"{structure.spacegroup.xhm()} makes one site: atoms that symmetry repeats must be given once, or "
+                        "the space group be P 1",
+                    )
 
 
 def _alternatives(block: Any) -> int:
@@ -181,8 +209,8 @@ def _check_geometry(atoms: ConceptualAtoms, contacts: Sequence[Contact], name: s
         first = same[0]
         refuse(
             "duplicate_atoms",
-            f"{len(same)} pairs of atoms of {name} stand in the same place, as atoms {first.first + 1} and "
-            f"{first.second + 1} ({symbols[first.first]}): atoms that symmetry repeats must be given once",
+            f"atoms of {name} stand in the same place, as atoms {first.first + 1} and {first.second + 1} "
+            f"({symbols[first.first]}), in {len(same)} of all pairs: atoms that symmetry repeats must be given once",
             pairs=len(same),
         )
     close = [contact for contact in contacts if contact.ratio < _OVERLAP]
@@ -191,7 +219,7 @@ def _check_geometry(atoms: ConceptualAtoms, contacts: Sequence[Contact], name: s
         refuse(
             "overlap",
             f"atoms {worst.first + 1} ({symbols[worst.first]}) and {worst.second + 1} ({symbols[worst.second]}) of {name} "
-            f"are {worst.distance:.2f} Å apart, and {len(close)} pairs are closer than any bond: check the cell, and "
+            f"are {worst.distance:.2f} Å apart, the closest of {len(close)} closer than any bond: check the cell, and "
             "keep one alternative where atoms are disordered",
             pairs=len(close),
             distance=round(worst.distance, 4),

@@ -13,7 +13,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +238,9 @@ def _like(refcode: str, entries: Sequence[str]) -> str:
     asked = refcode.strip().partition("_")[0].casefold()
     close = difflib.get_close_matches(asked, codes, n=20, cutoff=0.6)
     # Refcodes of one family begin alike.
-    close.sort(key=lambda code: -len(commonprefix([asked, code])))
+    close.sort(
+        key=lambda code: -sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(asked, code, strict=False)))
+    )
     if close:
         return f"did you mean {' or '.join(codes[code] for code in close[:3])}?"
     return "check the refcode" if entries else "there are no CIF files in it"
