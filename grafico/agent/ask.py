@@ -7,12 +7,14 @@ coordinate, a file or a result, and nothing that it writes is shown as an answer
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from grafico.agent.grounding import kind_gates, wanted_gates
-from grafico.agent.wanted import KINDS, Kind, Molecule, Sentence, Wanted, compose
+from grafico.agent.grounding import wanted_gates
+from grafico.agent.quantities import conversion_gates
+from grafico.agent.questions import kind_gates, knowing_gates, looking_gates
+from grafico.agent.wanted import KINDS, Conversion, Kind, Knowing, Looking, Molecule, Sentence, Wanted, compose
 from grafico.calculations import Json, Model
 from grafico.control.audit import AuditLog
 from grafico.control.prompt import Message, corrections
@@ -21,35 +23,11 @@ from grafico.control.settings import ModelSettings
 from grafico.errors import BadAnswer, BadInput
 from grafico.gates import Decision, Gate, Ruling
 
-__all__ = ["Asked", "Conversion", "Forms", "Knowing", "Looking", "Reader", "prompts_for"]
+__all__ = ["Asked", "Forms", "Reader", "prompts_for", "resolve"]
 
 LONGEST = 4000
 SYSTEM = """You read requests of a computational chemist and fill in a form. Copy names, numbers and SMILES exactly as the
 request has them. Use null for what the request does not state. Never compute or invent anything."""
-
-
-class Conversion(Model):
-    """A conversion of units."""
-
-    value: float = Field(description="the number, as the request has it")
-    unit: str = Field(description="its unit, as the request has it")
-    to: str = Field(description="the unit wanted")
-
-
-class Looking(Model):
-    """Which run is asked about."""
-
-    run: str = Field(default="last", description="name of the run as the request has it; `last` for the newest")
-    about: Literal["status", "failures", "story"] = Field(
-        default="status", description="status: how it stands; failures: what failed and why; story: all that happened"
-    )
-
-
-class Knowing(Model):
-    """What is asked of the knowledge base."""
-
-    about: Literal["molecules", "calculations", "spectra", "runs"] = Field(description="what is listed")
-    molecule: str | None = Field(default=None, description="only this molecule, as the request has it")
 
 
 @dataclass
@@ -69,6 +47,9 @@ class Asked:
 BLANK: Mapping[type[Model], Model] = {
     Sentence: Sentence(kind="unclear"),
     Wanted: Wanted(tasks=(), molecule=""),
+    Conversion: Conversion(value=0.0, unit="", to=""),
+    Looking: Looking(),
+    Knowing: Knowing(about="molecules"),
 }
 """Forms that gates can work on although nobody filled them in."""
 
@@ -176,8 +157,6 @@ class Reader:
                     for item in error.errors(include_url=False, include_context=False)[:5]
                 )
         if value is None:
-            if form not in BLANK:
-                return Asked("unclear", question=f"I did not understand the {what}: please say it differently.")
             # What the words of the sentence mean to the gates does not need the model.
             value = BLANK[form]
             notes = [f"the model filled in no {what} ({errors[0]}); the sentence's own words count"]
@@ -241,39 +220,13 @@ def _tidied(answer: Mapping[str, Json], form: type[Model]) -> dict[str, Json]:
 
 
 def _gates_of(kind: str, sentence: str) -> tuple[Gate[Any], ...]:
-    low = sentence.lower()
+    if kind == "convert_units":
+        return conversion_gates(sentence)
+    if kind == "inspect_run":
+        return looking_gates(sentence)
+    from grafico.chemistry.names import ALIASES, NAMES
 
-    def conversion(value: Conversion) -> Decision[Conversion]:
-        number = f"{value.value:g}"
-        numbers = _numbers(low)
-        if value.value not in numbers:
-            if len(numbers) == 1:
-                fixed = value.model_copy(update={"value": numbers[0]})
-                return Decision(Ruling.CORRECT, fixed, "value", f"the sentence says {numbers[0]:g}, not {number}")
-            return Decision(Ruling.REFUSE, value, "value", "which number is to be converted?")
-        return Decision(Ruling.ACCEPT, value, "value")
-
-    def which(value: Looking) -> Decision[Looking]:
-        if value.run != "last" and value.run.lower() not in low:
-            return Decision(
-                Ruling.CORRECT, value.model_copy(update={"run": "last"}), "run", "no run is named: the last"
-            )
-        return Decision(Ruling.ACCEPT, value, "run")
-
-    def about(value: Knowing) -> Decision[Knowing]:
-        if value.molecule and value.molecule.lower() not in low:
-            fixed = value.model_copy(update={"molecule": None})
-            return Decision(Ruling.CORRECT, fixed, "molecule", f"the sentence does not say {value.molecule!r}")
-        return Decision(Ruling.ACCEPT, value, "molecule")
-
-    gates: Mapping[str, Any] = {"convert_units": conversion, "inspect_run": which, "ask_knowledge": about}
-    return (Gate(kind, gates[kind]),)
-
-
-def _numbers(low: str) -> list[float]:
-    import re
-
-    return [float(text) for text in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\d)", low)]
+    return knowing_gates(sentence, [*NAMES, *ALIASES])
 
 
 def _question(decisions: Sequence[Decision[Any]]) -> str:

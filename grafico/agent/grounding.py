@@ -7,10 +7,10 @@ even where the model passed over them.
 import re
 from collections.abc import Callable, Iterable
 
-from grafico.agent.wanted import Sentence, Wanted
+from grafico.agent.wanted import Wanted
 from grafico.gates import Decision, Gate, Ruling
 
-__all__ = ["kind_gates", "molecule_in", "wanted_gates"]
+__all__ = ["is_smiles", "level_in", "molecule_in", "tasks_in", "wanted_gates"]
 
 THERMOCHEMISTRY = r"zero-?point|free energ|enthalp|entrop|thermochem|gibbs"
 TASKS: tuple[tuple[str, str], ...] = (
@@ -49,53 +49,6 @@ WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
 Check = Callable[[Wanted], Decision[Wanted]]
 
 
-def kind_gates(sentence: str) -> tuple[Gate[Sentence], ...]:
-    """Return the gates on what kind of thing a sentence asks for."""
-    low = sentence.lower()
-    convert = not _tasks(low) and _names_two_units(low)
-    inspect = bool(
-        re.search(
-            r"\b(run|job|lane)s?\b.*\b(fail|stand|status|finish|running|done|wrong|died|crash)|(why|what|did|how|is|show).*\b(last|latest|my|that|the) (run|job|lane)",
-            low,
-        )
-    )
-    knowledge = bool(
-        re.search(
-            r"knowledge|database|have we (ever )?(computed|calculated|done)|already (computed|calculated)|earlier results|previously",
-            low,
-        )
-    )
-
-    def check(value: Sentence) -> Decision[Sentence]:
-        told = [
-            name
-            for name, found in (("convert_units", convert), ("inspect_run", inspect), ("ask_knowledge", knowledge))
-            if found
-        ]
-        name = "kind"
-        if not told and value.kind != "compute" and _tasks(low) and value.kind != "ask_knowledge":
-            told = ["compute"]
-        if not told and value.kind == "compute" and not _tasks(low):
-            return Decision(Ruling.FLAG, value, name, "the sentence names nothing that could be computed")
-        if len(told) == 1 and told[0] != value.kind:
-            return Decision(Ruling.CORRECT, Sentence(kind=told[0]), name, f"the sentence's words mean {told[0]}")
-        return Decision(Ruling.ACCEPT, value, name)
-
-    return (Gate("kind", check),)
-
-
-UNIT = (
-    r"(ev|mev|hartrees?|ha|eh|kcal/mol|kj/mol|cm-1|cm\^-1|cm⁻¹|wavenumbers?|nm|nanomet(?:er|re)s?|bohrs?|å|angstroms?|"
-    r"debyes?|kelvin)"
-)
-
-
-def _names_two_units(low: str) -> bool:
-    """A number with its unit, and another unit."""
-    given = re.findall(rf"\d\s*{UNIT}(?![a-z0-9])", low)
-    return bool(given) and len(set(re.findall(rf"(?<![a-z]){UNIT}(?![a-z0-9])", low))) > 1
-
-
 def wanted_gates(sentence: str, molecules: Iterable[str], solvents: Iterable[str]) -> tuple[Gate[Wanted], ...]:
     """Return the gates on a calculation that was read out of a sentence.
 
@@ -123,7 +76,8 @@ def wanted_gates(sentence: str, molecules: Iterable[str], solvents: Iterable[str
     )
 
 
-def _tasks(low: str) -> list[str]:
+def tasks_in(low: str) -> list[str]:
+    """Return the tasks that the words of a text mean."""
     found = [task for task, pattern in TASKS if re.search(pattern, low)]
     if "ensemble_spectrum" in found:
         found = [task for task in found if task in {"ensemble_spectrum", "frequencies"}]
@@ -140,7 +94,7 @@ ORDER = ("energy", "optimize", "frequencies", "excited_states", "analysis", "ens
 
 
 def _check_tasks(value: Wanted, low: str) -> Decision[Wanted]:
-    told = sorted(_tasks(low), key=ORDER.index)
+    told = sorted(tasks_in(low), key=ORDER.index)
     if not told:
         if not value.tasks:
             return Decision(Ruling.REFUSE, value, "tasks", "what should be computed?")
@@ -174,7 +128,7 @@ def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[
     given = value.molecule.strip()
     there = given and given.lower() in sentence.lower() and not _level_or_task(given.lower())
     names = molecule_in(sentence, known)
-    smiles = [word for word in (w.strip(".,;:?!\"'`") for w in sentence.split()) if _looks_like_smiles(word)]
+    smiles = [word for word in (w.strip(".,;:?!\"'`") for w in sentence.split()) if is_smiles(word)]
     if len(smiles) == 1 and given != smiles[0]:
         return _corrected(value, "molecule", {"molecule": smiles[0]}, f"{smiles[0]} is a SMILES in the sentence")
     other = not smiles and len(names) == 1 and given.lower() != names[0].lower()
@@ -188,7 +142,12 @@ def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[
 
 def _level_or_task(low: str) -> bool:
     """Whether a phrase that should be a molecule is a level of theory or a task."""
-    return bool(_methods(low) or _bases(low) or _tasks(low))
+    return level_in(low) or bool(tasks_in(low))
+
+
+def level_in(low: str) -> bool:
+    """Return whether a text names a method or a basis set."""
+    return bool(_methods(low) or _bases(low))
 
 
 def _more_than(given: str, name: str) -> bool:
@@ -217,7 +176,8 @@ def _more_than(given: str, name: str) -> bool:
     return all(word in plain for word in rest)
 
 
-def _looks_like_smiles(word: str) -> bool:
+def is_smiles(word: str) -> bool:
+    """Return whether a word looks like a SMILES and like no other word."""
     if len(word) < 2 or not re.fullmatch(r"[A-Za-z0-9@+\-\[\]()=#$/\\.%*]+", word):
         return False
     if re.search(r"[=#\[\]]|\(.*\)|[cnos]\d", word) and re.search(r"[CNOSPFcnos]", word):

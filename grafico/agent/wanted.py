@@ -7,7 +7,7 @@ from pydantic import Field
 
 from grafico.calculations import Json, Model
 
-__all__ = ["KINDS", "Kind", "Molecule", "Sentence", "Wanted", "compose"]
+__all__ = ["KINDS", "Conversion", "Kind", "Knowing", "Looking", "Molecule", "Sentence", "Wanted", "compose"]
 
 Kind: TypeAlias = Literal["compute", "convert_units", "inspect_run", "ask_knowledge", "unclear"]
 KINDS: Mapping[str, str] = {
@@ -48,6 +48,30 @@ class Wanted(Model):
         default=None, description="spin of the excited states, if stated"
     )
     temperature: float | None = Field(default=None, description="temperature in kelvin, if stated")
+
+
+class Conversion(Model):
+    """A conversion of units."""
+
+    value: float = Field(description="the number, as the request has it")
+    unit: str = Field(description="its unit, as the request has it")
+    to: str = Field(description="the unit wanted")
+
+
+class Looking(Model):
+    """Which run is asked about."""
+
+    run: str = Field(default="last", description="name of the run as the request has it; `last` for the newest")
+    about: Literal["status", "failures", "story"] = Field(
+        default="status", description="status: how it stands; failures: what failed and why; story: all that happened"
+    )
+
+
+class Knowing(Model):
+    """What is asked of the knowledge base."""
+
+    about: Literal["molecules", "calculations", "spectra", "runs"] = Field(description="what is listed")
+    molecule: str | None = Field(default=None, description="only this molecule, as the request has it")
 
 
 class Molecule(Model):

@@ -15,10 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from grafico.agent.answers import answer
-from grafico.agent.ask import Asked, Conversion, Forms, Knowing, Looking, Reader, resolve
+from grafico.agent.ask import Asked, Forms, Reader, resolve
 from grafico.agent.running import prepared
 from grafico.agent.tool import Desk
-from grafico.agent.wanted import Wanted, compose
+from grafico.agent.wanted import Conversion, Knowing, Looking, Wanted, compose
 from grafico.calculations import Json
 from grafico.chemistry.level import resolve as resolve_level
 from grafico.chemistry.molecules import resolve_molecule, smiles_of_name

@@ -10,6 +10,11 @@ import pytest
 pytest.importorskip("mcp")
 pytest.importorskip("pyscf")
 
+from grafico.agent.answers import answer
+from grafico.agent.ask import Asked
+from grafico.agent.tool import Desk
+from grafico.agent.wanted import Knowing
+
 
 def with_client(tmp_path: Path, use):
     from mcp import Client, StdioServerParameters
@@ -26,6 +31,12 @@ def with_client(tmp_path: Path, use):
             return await use(client)
 
     return asyncio.run(asyncio.wait_for(work(), 280))
+
+
+def known(desk: Desk, **form) -> list[dict[str, str]]:
+    """Return what the knowledge base answers to a form."""
+    _, said = asyncio.run(answer(Asked("ask_knowledge", form=Knowing(**form)), desk))
+    return [{name: cell["value"] for name, cell in row.items()} for row in said["results"]["bindings"]]
 
 
 def test_tools_have_schemas_and_say_what_they_do(tmp_path):
@@ -79,6 +90,17 @@ def test_a_spectrum_is_computed_with_progress_and_comes_back_typed_and_without_c
     assert [done for done, *_ in told] == sorted(done for done, *_ in told)
     assert shown.structured_content["run"] == said["run"]
     assert len(found.structured_content["results"]["bindings"]) >= 1
+    # What `grafico ask` would find afterwards: cis and trans, a spectrum of both and one of the main conformer.
+    desk = Desk(store=str(tmp_path / "kb"))
+    for about, rows in (
+        ("molecules", 1),
+        ("calculations", 2),
+        ("spectra", 2),
+        ("runs", 1),
+    ):
+        assert len(known(desk, about=about, molecule="ON=O")) == rows, about
+        assert known(desk, about=about, molecule="ethanol") == []
+    assert known(desk, about="runs") == [{"run": said["run"], "graph": "ensemble-spectrum", "status": "finished"}]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +120,6 @@ def test_errors_are_typed_and_say_what_to_do(tmp_path, tool, arguments, kind, me
     from mcp import Client
 
     from grafico.agent.mcp import all_tools, make_server
-    from grafico.agent.tool import Desk
 
     async def use():
         server = make_server(Desk(runs=tmp_path / "runs", home=tmp_path, store=str(tmp_path / "kb")), all_tools())

@@ -22,7 +22,7 @@ from tests.local_model import served
 SENTENCES = read_sentences()
 RECORDED = json.loads((Path(__file__).parent / "recorded_forms.json").read_text(encoding="utf-8"))
 ENDS = {"compute", "convert_units", "inspect_run", "ask_knowledge", "question"}
-AS_MEASURED = {"gates alone": 17, **{name: one["right_with_gates"] for name, one in RECORDED.items()}}
+AS_MEASURED = {"gates alone": 20, **{name: one["right_with_gates"] for name, one in RECORDED.items()}}
 """Sentences that come out right. A floor: rates may rise with better gates, and never fall unseen."""
 
 
