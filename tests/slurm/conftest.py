@@ -4,19 +4,22 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grafico.cluster.connection import ClusterFolder, read_connection
+from grafico.errors import ProfileError
 from grafico.runs import Started, find_runs
 from tests.slurm.evidence import starts
 
@@ -269,7 +272,17 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        _end_servers(tmp_path)
         subprocess.run([HERE / "down.sh", root, "--purge"], env=environ, capture_output=True, check=False)
+
+
+def _end_servers(files: Path) -> None:
+    """End the servers of clusters that a test left up: they would stay for as long as its files do."""
+    for path in files.rglob("cluster.json"):
+        with suppress(ProfileError, ProcessLookupError):
+            connection = read_connection(ClusterFolder(path.parent))
+            if connection is not None and connection.server.process.alive():
+                os.kill(connection.server.pid, signal.SIGKILL)
 
 
 @contextmanager
