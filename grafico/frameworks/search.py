@@ -159,8 +159,9 @@ _PROVEN = """
     }}
 """
 
-# The two ways in which a net has room for both: the node in every node role and the linker on the edges; or each in one
-# of two node roles, and every edge from the one to the other.
+# The two ways in which a net has room for both: the node in every node role and the linker on the edges; or both in node
+# roles, with every edge from one of the node's to one of the linker's. Signatures tell these apart; where both have the
+# same, only a net of two node roles leaves no doubt.
 _ROLES = f"""
   {{
     {{ {_PROVEN.format(name="node", property="metalNode").strip()} }}
@@ -179,11 +180,18 @@ _ROLES = f"""
     ?nodeTaken mof:signature ?nodeSignature .
     ?linkerTaken mof:signature ?linkerSignature .
     FILTER (?linkerTaken != ?nodeTaken)
-    FILTER NOT EXISTS {{ ?net mof:nodeRoles ?third . FILTER (?third != ?nodeTaken && ?third != ?linkerTaken) }}
     FILTER NOT EXISTS {{
       ?net mof:edgeRoles ?edge .
-      FILTER NOT EXISTS {{ ?edge mof:ends ?nodeTaken , ?linkerTaken }}
+      FILTER NOT EXISTS {{
+        ?edge mof:ends ?nodeEnd , ?linkerEnd .
+        ?nodeEnd mof:signature ?nodeSignature .
+        ?linkerEnd mof:signature ?linkerSignature .
+        FILTER (?nodeEnd != ?linkerEnd)
+      }}
     }}
+    FILTER (?nodeSignature != ?linkerSignature || NOT EXISTS {{
+      ?net mof:nodeRoles ?third . FILTER (?third != ?nodeTaken && ?third != ?linkerTaken)
+    }})
   }}
 """
 

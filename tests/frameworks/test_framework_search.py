@@ -23,9 +23,12 @@ NETS = {
         net("nbo", ("4-square",), ((0, 0),)),
         net("tbo", ("3-triangle", "4-square"), ((0, 1),)),
         net("pts", ("4-square", "4-tetrahedron"), ((0, 1),)),
-        # Neither can hold one metal node and one linker: like is joined to like, or there are too many roles.
+        net("twice", ("4-square", "3-triangle", "3-triangle"), ((0, 1), (0, 2))),
+        net("two", ("4-square", "4-square"), ((0, 1),)),
+        # None of these can hold one metal node and one linker: like is joined to like, or there are too many kinds of roles.
         net("mix", ("3-triangle", "4-square"), ((0, 1), (1, 1))),
         net("odd", ("3-triangle", "4-square", "8-cube"), ((0, 1), (1, 2))),
+        net("tri", ("4-square", "4-square", "4-square"), ((0, 1), (1, 2))),
     )
 }
 NODES = {
@@ -52,12 +55,14 @@ LINKERS = {
 
 def fits(topology, node, linker):
     """Return whether a net has room for them, each in a role of its own; written without looking at the searches."""
-    roles = NETS[topology].nodes
-    shapes = sorted(role.shape for role in roles)
-    ends = {edge.nodes for edge in NETS[topology].edges}
+    shapes = [role.shape for role in NETS[topology].nodes]
+    edges = {edge.nodes for edge in NETS[topology].edges}
+    pair = {NODES[node].shape, LINKERS[linker].shape}
     if LINKERS[linker].connectivity == 2:
         return set(shapes) == {NODES[node].shape}
-    return sorted((NODES[node].shape, LINKERS[linker].shape)) == shapes and ends == {(0, 1)}
+    if len(pair) == 1:
+        return set(shapes) == pair and edges == {(0, 1)}
+    return all({shapes[first], shapes[second]} == pair for first, second in edges)
 
 
 POSSIBLE = [triple for triple in itertools.product(NETS, NODES, LINKERS) if fits(*triple)]
@@ -135,7 +140,14 @@ def test_roles_of_one_topology_are_not_swapped(tmp_path):
 def test_equivalent_roles_are_matched_across_topologies(tmp_path):
     frameworks = [(("bcu", "N1", "E1"), "experimental"), (("tbo", "N3", "L3"), "built"), (("pts", "N5", "L4"), "built")]
     store = store_of(tmp_path, frameworks, NETS)
-    assert names(combine(store, "roles")) == [("nbo", "N3", "E1"), ("reo", "N1", "E1")]
+    assert names(combine(store, "roles")) == [
+        ("nbo", "N3", "E1"),
+        ("reo", "N1", "E1"),
+        ("tri", "N3", "E1"),
+        ("twice", "N3", "L3"),
+        ("two", "N3", "E1"),
+        ("two", "N3", "L4"),
+    ]
     # Of a topology whose roles are not known, nothing can be said.
     some = store_of(tmp_path / "some", frameworks, ["bcu", "tbo", "reo"])
     assert names(combine(some, "roles")) == [("reo", "N1", "E1")]
@@ -143,9 +155,10 @@ def test_equivalent_roles_are_matched_across_topologies(tmp_path):
 
 def test_a_linker_in_a_node_role_goes_where_that_role_is(tmp_path):
     frameworks = [(("tbo", "N3", "L3"), "built"), (("pts", "N5", "L4"), "built"), (("pts", "N3", "L5"), "failed")]
-    store = store_of(tmp_path, [*frameworks, (("tbo", "N4", "L3"), "failed")], NETS)
+    nets = ["tbo", "pts", "nbo", "mix", "odd"]
+    store = store_of(tmp_path, [*frameworks, (("tbo", "N4", "L3"), "failed")], nets)
     assert combine(store, "roles") == []
-    more = store_of(tmp_path / "more", [*frameworks, (("nbo", "N4", "E1"), "built")], NETS)
+    more = store_of(tmp_path / "more", [*frameworks, (("nbo", "N4", "E1"), "built")], nets)
     assert names(combine(more, "roles")) == [("nbo", "N3", "E1"), ("tbo", "N4", "L3")]
 
 
@@ -242,12 +255,15 @@ def test_searches_find_what_fits_and_does_not_exist_and_nothing_else(frameworks,
         assert len(answers) == len(set(answers))
         return set(answers)
 
-    on = {(topology, name) for topology, *pair in proven for name in pair}
-    recombined = {t for t in POSSIBLE if (t[0], t[1]) in on and (t[0], t[2]) in on and t not in frameworks}
-    # Roles that no framework of the topology has shown to go together are not guessed at.
-    shown = {(t[0], NODES[t[1]].shape, LINKERS[t[2]].connectivity) for t in proven}
+    # What a topology has not shown to go together is not guessed at: each was seen there with a block like the other.
+    nodes_seen = {(topology, node, LINKERS[linker].connectivity) for topology, node, linker in proven}
+    linkers_seen = {(topology, linker, NODES[node].connectivity) for topology, node, linker in proven}
     assert found("recombine") == {
-        t for t in recombined if (t[0], NODES[t[1]].shape, LINKERS[t[2]].connectivity) in shown
+        (topology, node, linker)
+        for topology, node, linker in POSSIBLE
+        if (topology, node, LINKERS[linker].connectivity) in nodes_seen
+        and (topology, linker, NODES[node].connectivity) in linkers_seen
+        and (topology, node, linker) not in frameworks
     }
     at_home = {name for topology, *pair in proven if topology in nets for name in pair}
     edges = {linker for _, _, linker in proven if LINKERS[linker].connectivity == 2}
