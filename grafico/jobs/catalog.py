@@ -30,6 +30,7 @@ __all__ = [
 BUILT_IN = {
     "quantum-chemistry": "grafico.chemistry.quantum_chemistry:GRAPH",
     "ensemble-spectrum": "grafico.chemistry.ensemble:GRAPH",
+    "framework-design": "grafico.frameworks.graph:GRAPH",
 }
 
 ENTRY_POINTS = "grafico.graphs"
@@ -41,7 +42,8 @@ _EXTRAS = {
     ),
     **dict.fromkeys(("dask_jobqueue",), "slurm"),
     **dict.fromkeys(("litellm",), "llm"),
-    **dict.fromkeys(("pormake", "pyzeo"), "mof"),
+    **dict.fromkeys(("CoRE_MOF", "mofstructure", "networkx", "pormake", "pymatgen", "pyzeo"), "mof"),
+    **dict.fromkeys(("chgnet", "sevenn", "torch", "torch_sim"), "mlip"),
     **dict.fromkeys(("bokeh",), "dashboard"),
     **dict.fromkeys(("pyarrow",), "parquet"),
     **dict.fromkeys(("cupy", "gpu4pyscf"), "gpu12"),

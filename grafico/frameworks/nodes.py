@@ -1,0 +1,419 @@
+"""The nodes of the frameworks graph, in the order in which a walk visits them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from grafico.calculations import ArtifactRef, Calculation, Failure, FailureKind, Json, Outcome, Success
+from grafico.frameworks import sources
+from grafico.frameworks.calculations.analyze import analyze
+from grafico.frameworks.calculations.build import build
+from grafico.frameworks.calculations.download import DownloadInput, download
+from grafico.frameworks.calculations.process_cif import process_cif
+from grafico.frameworks.calculations.relax import relax
+from grafico.frameworks.calculations.relax_batch import relax_batch
+from grafico.frameworks.calculations.report import Pictures, draw_frameworks, pictures_of
+from grafico.frameworks.download import DATASETS, Downloaded
+from grafico.frameworks.parts import BuildingBlock, Combination
+from grafico.frameworks.potentials import batchable
+from grafico.frameworks.request import Step
+from grafico.frameworks.result import FrameworkResult, Stage
+from grafico.frameworks.state import Candidate, FrameworkState
+from grafico.frameworks.steps import (
+    AnalyzeInput,
+    BuildInput,
+    ProcessCIFInput,
+    RelaxationSettings,
+    RelaxBatch,
+    RelaxBatchInput,
+    RelaxInput,
+)
+from grafico.graphs import Context, End, JoinFailed, Node
+
+__all__ = [
+    "Analyze",
+    "Build",
+    "CombinatorialSearch",
+    "Download",
+    "Finish",
+    "ProcessCIF",
+    "Relax",
+    "Start",
+    "next_node",
+]
+
+Ctx = Context[FrameworkState]
+AnyStep: TypeAlias = Node[FrameworkState, FrameworkResult]
+
+
+class Start(Node[FrameworkState, FrameworkResult]):
+    """Take in what the job brings along: its CIF files, and the building blocks that it names."""
+
+    async def run(self, ctx: Ctx) -> "Download | ProcessCIF | CombinatorialSearch | Build | Relax | Analyze | Finish":
+        """Read files and PORMAKE's database."""
+        state, request = ctx.state, ctx.state.request
+        for path in request.files:
+            read = await ctx.value(f"file {path.name}", _aside(sources.read_file, path))
+            candidate = state.add(path.stem, origin="experimental", reference=path.name)
+            if "cif" in read:
+                await _take_structure(ctx, candidate, read["cif"])
+            else:
+                candidate.failures["download"] = Failure(
+                    kind=FailureKind.BAD_INPUT, message=read["missing"], where=self.node_id
+                )
+        if request.combinations:
+            names = sorted({name for _, *pair in request.combinations for name in pair})
+            told = await ctx.value("building blocks", _aside(sources.read_blocks, names))
+            blocks = {name: BuildingBlock.model_validate(block) for name, block in told.items()}
+            for topology, node, linker in request.combinations:
+                combination = Combination(topology=topology, metal_node=blocks[node], linker=blocks[linker])
+                state.add(combination.name, origin="built", combination=combination)
+        ctx.summarize(state.intent, frameworks=len(state.candidates))
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+
+class Download(Node[FrameworkState, FrameworkResult]):
+    """Fetch structures by refcode, from CoRE MOF or a folder of CIF files, and what was published about them."""
+
+    async def run(self, ctx: Ctx) -> "ProcessCIF | CombinatorialSearch | Build | Relax | Analyze | Finish":
+        """Fetch them all at once; one that is not there fails alone."""
+        state, request = ctx.state, ctx.state.request
+        got = await self._fetch(ctx)
+        for refcode in dict.fromkeys(request.refcodes):
+            candidate = state.add(refcode, origin="experimental", reference=refcode)
+            if refcode in got.failed:
+                candidate.failures["download"] = got.failed[refcode]
+                continue
+            found = got.found[refcode]
+            candidate.reference, candidate.published = found.name, found.published
+            candidate.source = f"CoRE MOF {found.source}" if request.dataset in DATASETS else None
+            if found.note:
+                candidate.notes.append(found.note)
+            await _take_structure(ctx, candidate, found.cif)
+        state.downloaded = True
+        missing = sum("download" in found.failures for found in state.candidates.values())
+        there = len(request.refcodes) - missing
+        ctx.summarize(f"{there} structures from {request.dataset}, {missing} missing", there=there, missing=missing)
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+    async def _fetch(self, ctx: Ctx) -> Downloaded:
+        request = ctx.state.request
+        if request.dataset not in DATASETS:
+            read = await ctx.value("folder", _aside(sources.read_folder, request.refcodes, request.dataset))
+            return Downloaded.model_validate(read)
+        value = DownloadInput(refcodes=request.refcodes, dataset=request.dataset)
+        fetch: Calculation[Any, Downloaded] = download
+        outcome = await ctx.compute(fetch, value, label=f"download · {request.dataset}")
+        if not outcome.ok:
+            raise ctx.fail(outcome)
+        return outcome.output
+
+
+class ProcessCIF(Node[FrameworkState, FrameworkResult]):
+    """Clean structures and cut them into one metal node and one linker; leave out further copies of one framework."""
+
+    async def run(self, ctx: Ctx) -> "CombinatorialSearch | Build | Relax | Analyze | Finish":
+        """Cut each in a lane of its own."""
+        state, request = ctx.state, ctx.state.request
+        queue = state.due("cut")
+        outcomes = await ctx.fan_out(
+            process_cif,
+            {
+                name: ProcessCIFInput(name=name, cif=found.cif or "", remove_guests=request.remove_guests)
+                for name, found in queue.items()
+            },
+            limit=request.lanes,
+            label="cut",
+        )
+        for name, outcome in outcomes.items():
+            if (cut := _output(queue[name], "cut", outcome)) is not None:
+                queue[name].cut = cut
+        await self._leave_out_copies(ctx)
+        if request.rebuild:
+            for found in tuple(queue.values()):
+                if found.cut is not None and found.duplicate_of is None:
+                    combination = Combination(
+                        topology=found.cut.topology, metal_node=found.cut.metal_node, linker=found.cut.linker
+                    )
+                    state.add(
+                        f"{found.name}-rebuilt", origin="rebuilt", reference=found.reference, combination=combination
+                    )
+        cut = sum(found.cut is not None for found in queue.values())
+        ctx.summarize(f"{cut} of {len(queue)} structures cut into their parts", cut=cut, refused=len(queue) - cut)
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+    async def _leave_out_copies(self, ctx: Ctx) -> None:
+        cut = {name: found.cut for name, found in ctx.state.candidates.items() if found.cut is not None}
+        if len(cut) < 2:
+            return
+        for name, first in (await ctx.thread(sources.copies, cut)).items():
+            ctx.state.candidates[name].duplicate_of = first
+
+
+class CombinatorialSearch(Node[FrameworkState, FrameworkResult]):
+    """Look in the knowledge base for combinations of known parts that were not built before."""
+
+    async def run(self, ctx: Ctx) -> "Build | Relax | Analyze | Finish":
+        """Queue what is found."""
+        state = ctx.state
+        search = state.request.search
+        assert search is not None
+        found = await ctx.value(search.algorithm, _aside(sources.search, search))
+        queued = {_parts(known.combination) for known in state.candidates.values() if known.combination is not None}
+        combinations = [Combination.model_validate(item) for item in found]
+        for combination in combinations:
+            if _parts(combination) not in queued:
+                state.add(combination.name, origin="built", combination=combination)
+        state.searched = True
+        if not combinations:
+            state.notes.append(
+                f"the search ({search.algorithm}) found no combination that was not built before: run jobs that cut or "
+                "build other frameworks first, or ask for less"
+            )
+        ctx.summarize(f"{len(combinations)} combinations that were not built before", combinations=len(combinations))
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+
+class Build(Node[FrameworkState, FrameworkResult]):
+    """Put frameworks together from a topology, a metal node and a linker."""
+
+    async def run(self, ctx: Ctx) -> "Relax | Analyze | Finish":
+        """Build each in a lane of its own."""
+        state, request = ctx.state, ctx.state.request
+        queue = state.due("build")
+        outcomes = await ctx.fan_out(
+            build,
+            {
+                name: BuildInput(combination=found.combination, max_rmsd=request.max_rmsd)
+                for name, found in queue.items()
+                if found.combination is not None
+            },
+            limit=request.lanes,
+            label="build",
+        )
+        for name, outcome in outcomes.items():
+            if (built := _output(queue[name], "build", outcome)) is not None:
+                queue[name].built = built
+        done = sum(found.built is not None for found in queue.values())
+        ctx.summarize(f"{done} of {len(queue)} frameworks built", built=done, failed=len(queue) - done)
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+
+class Relax(Node[FrameworkState, FrameworkResult]):
+    """Relax frameworks with a machine-learned potential; one that does not converge stays where it was."""
+
+    async def run(self, ctx: Ctx) -> "Analyze | Finish":
+        """Relax each in a lane of its own, or many of them together where there are GPUs."""
+        state, request = ctx.state, ctx.state.request
+        pinned = await ctx.value("potential", _aside(sources.pin, request.relaxation.model))
+        settings = state.relaxation = request.relaxation.model_copy(update={"model": pinned})
+        gpus = ctx.gpus()
+        together = request.batching == "batched" or (
+            request.batching == "auto" and gpus > 0 and batchable(settings.model, settings.optimizer)
+        )
+        state.batched = together
+        queue = state.due("relax")
+        if together:
+            queue = await self._together(ctx, queue, settings, gpus)
+        if queue:
+            await self._alone(ctx, queue, settings)
+        tried = [found for found in state.candidates.values() if found.relaxed or "relax" in found.failures]
+        done = sum(found.relaxed is not None for found in tried)
+        ctx.summarize(f"{done} of {len(tried)} relaxations converged", converged=done, failed=len(tried) - done)
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+    async def _alone(self, ctx: Ctx, queue: Mapping[str, Candidate], settings: RelaxationSettings) -> None:
+        """Relax each in a lane of its own."""
+        outcomes = await ctx.fan_out(
+            relax,
+            {
+                name: RelaxInput(structure=found.structure, settings=settings)
+                for name, found in queue.items()
+                if found.structure is not None
+            },
+            limit=ctx.state.request.lanes,
+            label="relax",
+        )
+        for name, outcome in outcomes.items():
+            if (relaxed := _output(queue[name], "relax", outcome)) is not None:
+                queue[name].relaxed = relaxed
+
+    async def _together(
+        self, ctx: Ctx, queue: Mapping[str, Candidate], settings: RelaxationSettings, gpus: int
+    ) -> dict[str, Candidate]:
+        """Relax in batches, one a GPU; return those whose batch failed as a whole, which are to be tried alone."""
+        structures = {name: found.structure for name, found in queue.items() if found.structure is not None}
+        batches = sources.divided(structures, settings.model, gpus)
+        outcomes = await ctx.fan_out(
+            relax_batch,
+            {
+                f"batch-{number}": RelaxBatchInput(structures=batch, settings=settings)
+                for number, batch in enumerate(batches, start=1)
+            },
+            limit=ctx.state.request.lanes,
+            label="relax together",
+        )
+        alone: dict[str, Candidate] = {}
+        for batch, outcome in zip(batches, outcomes.values(), strict=True):
+            if not outcome.ok:
+                alone |= {name: queue[name] for name in batch}
+                continue
+            done: RelaxBatch = outcome.output
+            for name in batch:
+                queue[name].keys["relax"] = outcome.key
+                if name in done.relaxed:
+                    queue[name].relaxed = done.relaxed[name]
+                else:
+                    queue[name].failures["relax"] = done.failed[name]
+        return alone
+
+
+class Analyze(Node[FrameworkState, FrameworkResult]):
+    """Measure pores with Zeo++: diameters, area, volume and channels."""
+
+    async def run(self, ctx: Ctx) -> "Finish":
+        """Measure each in a lane of its own."""
+        state, request = ctx.state, ctx.state.request
+        queue = state.due("analyze")
+        outcomes = await ctx.fan_out(
+            analyze,
+            {
+                name: AnalyzeInput(structure=found.structure, settings=request.analysis)
+                for name, found in queue.items()
+                if found.structure is not None
+            },
+            limit=request.lanes,
+            label="analyze",
+        )
+        for name, outcome in outcomes.items():
+            found = queue[name]
+            found.pores = _output(found, "analyze", outcome)
+            if found.pores is None:
+                continue
+            if "relax" in found.failures:
+                found.notes.append(f"not relaxed, so measured as {found.stage}")
+            if found.pores.settings.high_accuracy != request.analysis.high_accuracy:
+                found.notes.append("measured without Zeo++'s high accuracy, which did not come to an end")
+        done = sum(found.pores is not None for found in queue.values())
+        ctx.summarize(f"{done} of {len(queue)} frameworks measured", measured=done, failed=len(queue) - done)
+        return await ctx.route()
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return the end."""
+        return next_node(state)
+
+
+class Finish(Node[FrameworkState, FrameworkResult]):
+    """Rank the frameworks; write tables, structures and pictures, and persist what was found."""
+
+    node_id: ClassVar[str] = "End"
+
+    async def run(self, ctx: Ctx) -> End[FrameworkResult]:
+        """Build the result."""
+        state = ctx.state
+        if state.candidates and not state.usable:
+            raise _all_failed(ctx)
+        if not ctx.is_job:
+            return End(state.result())
+        files: Mapping[str, ArtifactRef] = {}
+        if (pictures := pictures_of(state.result())) is not None:
+            draw: Calculation[Any, Pictures] = draw_frameworks
+            drawn = await ctx.compute(draw, pictures)
+            if drawn.ok:
+                files = drawn.output.files
+            else:
+                state.notes.append(f"no pictures: {drawn.kind}: {drawn.message}")
+        cifs = await ctx.thread(sources.cif_files, state.candidates)
+        names: dict[str, dict[Stage, str]] = {}
+        for (name, stage), text in cifs.items():
+            names.setdefault(name, {})[stage] = file = f"cif/{name}-{stage}.cif"
+            await ctx.publish(file, text.encode())
+        for name, ref in files.items():
+            await ctx.publish(name, ref)
+        persisted: tuple[str, ...] = ()
+        if ctx.persist is not None and state.candidates:
+            entities = await ctx.thread(sources.entities, state.candidates, state.relaxation)
+            persisted = tuple(await ctx.persist.persist(entities))
+        result = state.result(cifs=names, files=files, persisted=persisted)
+        await ctx.publish("frameworks.csv", await ctx.thread(result.as_csv))
+        await ctx.publish("frameworks.json", await ctx.thread(result.as_json))
+        return End(result)
+
+
+def next_node(state: FrameworkState) -> AnyStep:
+    """Return the node that does what the job asks for next."""
+    if state.to_download:
+        return Download()
+    if state.due("cut"):
+        return ProcessCIF()
+    if state.to_search:
+        return CombinatorialSearch()
+    if state.due("build"):
+        return Build()
+    if state.due("relax"):
+        return Relax()
+    return Analyze() if state.due("analyze") else Finish()
+
+
+async def _take_structure(ctx: Ctx, candidate: Candidate, cif: str) -> None:
+    """Take in a CIF text: to be cut, or as the structure that it is."""
+    if "cut" in ctx.state.request.given:
+        candidate.cif = cif
+        return
+    read = await ctx.thread(sources.parse, cif, candidate.name)
+    if isinstance(read, Failure):
+        candidate.failures["download"] = read
+    else:
+        candidate.found = read
+
+
+def _aside(function: Callable[..., Json], *arguments: Any) -> Callable[[], Awaitable[Json]]:
+    """Return what reads something off the event loop."""
+    return lambda: asyncio.to_thread(function, *arguments)
+
+
+def _parts(combination: Combination) -> tuple[str, str, str]:
+    return combination.topology, combination.metal_node.identifier, combination.linker.identifier
+
+
+def _output(candidate: Candidate, step: Step, outcome: Outcome[Any]) -> Any:
+    """Return an outcome's output and note its key, or note the failure and return nothing."""
+    if isinstance(outcome, Success):
+        candidate.keys[step] = outcome.key
+        return outcome.output
+    candidate.failures[step] = outcome
+    return None
+
+
+def _all_failed(ctx: Ctx) -> Exception:
+    failed = {
+        name: tuple(found.failures.values())[-1] for name, found in ctx.state.candidates.items() if found.failures
+    }
+    if len(failed) == 1:
+        (failure,) = failed.values()
+        return ctx.fail(failure)
+    return JoinFailed("at least one framework", failed, len(ctx.state.candidates))
