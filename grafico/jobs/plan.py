@@ -144,7 +144,7 @@ def make_plan(prepared: Prepared) -> Plan:
         distinct=forecast.distinct,
         bound=bound,
         typical=schedule(forecast, profile, workers, typically) if can_tell else None,
-        engines=tuple(_engine(family) for family in sorted({item.family for item in planned} - {"python"})),
+        engines=tuple(filter(None, map(_engine, sorted({item.family for item in planned} - {"python"})))),
         files=_files(loaded),
         walltime_bound_s=bound.makespan_s if bound else sum(item.bound_s for item in planned),
         persists=loaded.job.knowledge.persist,
@@ -259,12 +259,13 @@ def _worker(spec: WorkerSpec) -> Worker:
     )
 
 
-def _engine(family: str) -> Engine:
+def _engine(family: str) -> Engine | None:
+    """Return the engine of a family; ``None`` for one that is called after no package."""
     try:
         return Engine(name=family, version=version(family))
     except PackageNotFoundError:
         extra = extra_for(family)
-        return Engine(name=family, version=None, get=f'pip install "grafico[{extra}]"' if extra else "")
+        return Engine(name=family, version=None, get=f'pip install "grafico[{extra}]"') if extra else None
 
 
 def describe_resources(resources: Resources) -> str:
