@@ -9,7 +9,7 @@ from grafico.errors import BadInput
 from grafico.gates import Decision, Gate, Ruling
 from grafico.units import convert
 
-__all__ = ["Quantities", "conversion_gates", "quantities_in", "unit_of"]
+__all__ = ["VERB", "Quantities", "conversion_gates", "quantities_in", "unit_of"]
 
 _PER_MOLE = r"(?:\s?(?:/|per\s)\s?mole?|[ ·⋅*]?mol\s?(?:\^?[-−]1|⁻¹))?"
 ATOMIC = "a.u."
@@ -21,7 +21,7 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("eV", r"ev|electron[- ]?volts?"),
     ("e*bohr", r"e\s?[*·⋅]?\s?(?:bohr|a_?0)"),
     ("hartree", r"hartrees?"),
-    ("nm", r"nm|nanomet(?:er|re)s?"),
+    ("nm", r"nm|nanomet(?:er|re)s?|wavelengths?"),
     ("pm", r"picomet(?:er|re)s?"),
     ("angstrom", r"[åÅ]|(?:å|a)ngstr(?:o|ö)ms?"),
     ("bohr", r"bohrs?"),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from grafico.agent.grounding import is_smiles, level_in, molecule_in, tasks_in
+from grafico.agent.quantities import VERB as CONVERT
 from grafico.agent.quantities import quantities_in, unit_of
 from grafico.agent.wanted import Knowing, Looking, Sentence
 from grafico.gates import Decision, Gate, Ruling
@@ -11,13 +12,14 @@ from grafico.gates import Decision, Gate, Ruling
 __all__ = ["kind_gates", "knowing_gates", "looking_gates", "runs_in"]
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*[A-Za-z0-9]"
-VERB = r"(?:^|\b(?:please|to|you|i|we|then|and|us|just|now|should|would|could|can|must|never|not)\s+)$"
+VERB = r"(?:^|[.?!:;]\s|\b(?:please|to|you|i|we|then|and|us|just|now|should|would|could|can|must|never|not)\s+)$"
 """What stands before `run` where that is a verb."""
 OF_RUNS = re.compile(
     rf"\b(?:runs?|jobs?)\s+(?:(?:called|named)\s+)?(?:[\"'`“‘](?P<quoted>{NAME})[\"'`”’]|(?P<bare>{NAME}))",
     re.IGNORECASE,
 )
 BEFORE_RUN = re.compile(rf"(?<![\w-])(?P<name>{NAME})\s+(?:run|job)\b", re.IGNORECASE)
+PART = re.compile(r"\b(?:lanes?|conformers?|members?|environments?)\s+$", re.IGNORECASE)
 NUMBERED = re.compile(r"(?<![\w./-])[A-Za-z][A-Za-z0-9_.+]*(?:[-_.][A-Za-z0-9_+]+)*[-_]\d+(?:-[0-9a-f]+)*(?![\w-])")
 """A name with a number at its end, such as acetone-3 or tiny-20260101-120000-9d6677."""
 MARKED = re.compile(r"[-_.\d]")
@@ -38,7 +40,7 @@ NO_NAMES = frozenset((
 ))  # fmt: skip
 """Words that follow `run` and name none."""
 LOOKS = re.compile(
-    r"\b(?:fail\w*|stands?|status|state of|stor(?:y|ies)|finish\w*|running|done|wrong|died?|crash\w*|progress|stopped|going on|"
+    r"\b(?:fail\w*|stands?|status|state of|stor(?:y|ies)|finish\w*|running|done|wrong|died?|crash\w*|progress|stopped|end(?:ed|s)?|going on|open|results?|"
     r"why|how|what happened|happened (?:in|to|with|during)|explain|show|tell|look at|inspect|is|did|was|has|which lanes?)\b"
 )
 ABOUT_LAST = re.compile(
@@ -49,13 +51,13 @@ FAILURES = re.compile(r"\b(?:fail\w*|wrong|errors?|crash\w*|died?|broke|why did)
 
 BASE = re.compile(r"\bknowledge[- ](?:base|graph)\b|\bknowledge\b|\bdatabase\b|\bearlier results\b")
 KNOWN = re.compile(
-    r"\b(?:already|ever|yet|so far|previously|before)\b|\bhave we (?:computed|calculated|done|got)\b|"
-    r"\bhas (?:anybody|anyone|somebody|someone) \b|\bdo we (?:\w+ )?have\b|\b(?:are|is) there (?:any|a|already|some)\b|"
-    r"\bwhat do we (?:\w+ )?know\b|\b(?:is|are) known\b"
+    r"\b(?:already|ever|yet|so far|previous(?:ly)?|before|earlier|stored)\b|\bhave we (?:computed|calculated|done|got)\b|"
+    r"\bhas (?:anybody|anyone|somebody|someone) \b|\bdo we (?:\w+ )?(?:have|know)\b|\b(?:are|is) there (?:any|a|already|some)\b|"
+    r"\bwhat do we (?:\w+ )?know\b|\b(?:is|are) known\b|\b(?:list|show)(?: me)? (?:all|every)\b"
 )
 ABOUT_WORK = re.compile(
     r"\b(?:comput\w+|calculat\w+|optimi[sz]\w+|stud(?:y|ied)|simulat\w+|done|results?|data|spectr(?:um|a)|molecules?|compounds?|runs?|"
-    r"energ(?:y|ies)|frequenc(?:y|ies)|excitations?|excited states|charges|conformers?|anything|known?)\b"
+    r"energ(?:y|ies)|frequenc(?:y|ies)|excitations?|excited states|charges|conformers?|levels?|anything|known?)\b"
 )
 ASKS = re.compile(r"\?|^\W*(?:(?:please|can you|could you|tell me|show me|let me know)\W+)*"
                   r"(?:which|what|have|has|had|do|does|did|was|were|is|are|list|show|tell|find|search|look|how many|any|who|when|if|whether)\b")  # fmt: skip
@@ -91,10 +93,19 @@ def runs_in(sentence: str) -> list[str]:
     found += [
         name
         for match in BEFORE_RUN.finditer(sentence)
-        if re.search(r"[-_]", name := match["name"]) and not level_in(name.lower()) and not tasks_in(name.lower())
+        if (re.search(r"[-_]", name := match["name"]) or _molecules(name))
+        and not level_in(name.lower())
+        and not tasks_in(name.lower())
     ]
     if LOOKS.search(sentence.lower()):
-        found += [name for name in NUMBERED.findall(sentence) if not level_in(name.lower()) and not unit_of(name)]
+        found += [
+            name
+            for match in NUMBERED.finditer(sentence)
+            if not level_in((name := match.group()).lower())
+            and not unit_of(name)
+            # A lane's name is none of a run.
+            and not PART.search(sentence[: match.start()])
+        ]
     whole = dict.fromkeys(found)
     # "lane 3 of run x-1 of job x-1" names it once; a part of a longer name is none.
     return [name for name in whole if not any(name != other and name in other for other in whole)]
@@ -109,7 +120,7 @@ def kind_gates(sentence: str) -> tuple[Gate[Sentence], ...]:
         for kind, found in (
             ("convert_units", _converts(sentence, tasks)),
             ("inspect_run", _looks(sentence)),
-            ("ask_knowledge", _asks_knowledge(low)),
+            ("ask_knowledge", _asks_knowledge(low, tasks)),
         )
         if found
     ]
@@ -135,7 +146,7 @@ def kind_gates(sentence: str) -> tuple[Gate[Sentence], ...]:
 def _converts(sentence: str, tasks: list[str]) -> bool:
     said = quantities_in(sentence)
     if not said.converts:
-        return False
+        return bool(said.given and CONVERT.match(sentence)) and not _molecules(sentence)
     if not tasks and any(unit != "K" for _, unit in said.given):
         return True
     # "the energy of water at 300 K in kJ/mol" names a temperature: with such words the link must be plain.
@@ -159,10 +170,11 @@ def _looks(sentence: str) -> bool:
     return bool(runs_in(sentence) and LOOKS.search(low))
 
 
-def _asks_knowledge(low: str) -> bool:
+def _asks_knowledge(low: str, tasks: list[str]) -> bool:
     if BASE.search(low):
         return True
-    return bool(KNOWN.search(low) and ABOUT_WORK.search(low) and ASKS.search(low)) and not ORDERS.search(low)
+    about = tasks or ABOUT_WORK.search(low)
+    return bool(about and KNOWN.search(low) and ASKS.search(low)) and not ORDERS.search(low)
 
 
 def looking_gates(sentence: str) -> tuple[Gate[Looking], ...]:

@@ -44,6 +44,7 @@ def read(sentence: str, **forms) -> Asked:
         ("energy of 5 kcal/mol in hartree", 5 * 4.184 / 2625.4996394798254),
         ("How many cm-1 are there in a hartree?", 219474.63136320),
         ("2 D in e*bohr", 2 / 2.541746473),
+        ("Convert an excitation energy of 4.45 eV into a wavelength", 1239.8419843320026 / 4.45),
     ],
 )
 def test_number_and_units_are_read_from_the_words(said, value):
@@ -62,6 +63,7 @@ def test_number_and_units_are_read_from_the_words(said, value):
         ("3 and 4 eV in nm", "one number at a time"),
         ("5 eV in debye", "cannot be converted into debye"),
         ("0.3 nm in atomic units", "length (bohr) or of energy"),
+        ("convert 5 eV", "into which unit"),
     ],
 )
 def test_a_conversion_that_is_not_clear_is_asked_about(said, asks):
@@ -115,6 +117,8 @@ def test_any_number_is_read_as_it_is_written(number, unit, form):
         ("Is my acetone-spectrum run done?", "acetone-spectrum", "status"),
         ("How did job tiny go?", "tiny", "status"),
         ("status of tiny-20261130-182848-9d6677", "tiny-20261130-182848-9d6677", "status"),
+        ("How did the benzene job end?", "benzene", "status"),
+        ("why was lane conf-002 of the last run stopped?", "last", "status"),
         ("How is the run going?", "last", "status"),
         ("what's my run doing?", "last", "status"),
         ("Why did the last run fail?", "last", "failures"),
@@ -154,6 +158,8 @@ def test_run_may_be_a_verb(said):
         ("Do we have results for ethanol yet?", "calculations", "ethanol"),
         ("What runs have there been so far?", "runs", None),
         ("list the molecules in the knowledge base", "molecules", None),
+        ("Did anyone already do a TDDFT of pyrrole?", "molecules", "pyrrole"),
+        ("list all runs on water", "runs", "water"),
     ],
 )
 def test_what_is_known_already_is_asked_of_the_knowledge_base(said, about, molecule):
