@@ -25,6 +25,8 @@ _OVERLAP = 0.6
 """Factor on the sum of covalent radii. X-rays show C-H as 0.93 Å and O-H as 0.82 Å, which are 0.87 and 0.85."""
 
 _SAME_PLACE = 0.1  # Å
+_THINNEST = 2.0
+"""Å between lattice planes. No framework's cell is as flat; in one that is, an atom has thousands of images around it."""
 _DENSITIES = (0.05, 25.0)
 """g/cm³. The lightest framework known has 0.124 (NU-1301), osmium 22.6."""
 
@@ -89,7 +91,10 @@ def _strange(letter: str) -> bool:
 
 def _check_sites(block: Any, structure: Any, name: str) -> None:
     cell = structure.cell
-    if not (cell.is_crystal() and cell.volume > 1.0 and all(0.5 < length < 1e4 for length in (cell.a, cell.b, cell.c))):
+    # Spacings of the lattice planes: 1 over the lengths of the reciprocal vectors.
+    reciprocal = cell.reciprocal() if cell.is_crystal() and cell.volume > 1.0 else None
+    spacings = [] if reciprocal is None else [1.0 / length for length in (reciprocal.a, reciprocal.b, reciprocal.c)]
+    if not spacings or not all(_THINNEST < spacing < 1e4 for spacing in spacings):
         refuse(
             "no_cell", f"the CIF of {name} has no unit cell that is one: lengths {cell.a:g}, {cell.b:g}, {cell.c:g} Å"
         )
@@ -162,15 +167,13 @@ def clean(atoms: ConceptualAtoms, name: str, *, remove_guests: bool = True) -> C
     CalculationError
         ``bad_input`` or ``refused``, with a reason of :data:`~grafico.frameworks.refusals.REASONS`.
     """
+    _check_density(atoms, name)
     contacts = close_contacts(atoms, 1.3)
     _check_geometry(atoms, contacts, name)
-    if not any(symbol in METALS for symbol in atoms.symbols):
-        refuse("no_metal", f"{name} ({_reduced(atoms.symbols)}) has no metal, so it is no metal-organic framework")
-    if "C" not in atoms.symbols:
-        refuse("no_organic", f"{name} ({_reduced(atoms.symbols)}) has no carbon, so no organic linker")
     bonds = crystal_bonds(atoms, contacts)
     parts = parts_of(range(len(atoms)), bonds)
     frameworks = [part for part in parts if part.dimension == 3]
+    _check_elements([atoms.symbols[index] for part in frameworks or parts for index in part.atoms], name)
     _check_frameworks(atoms, parts, frameworks, name)
     guests: dict[str, int] = {}
     for part in parts:
@@ -196,6 +199,18 @@ def _without_guests(atoms: ConceptualAtoms, framework: Part, bonds: Sequence[Lin
     )
     renumbered = tuple((number[i], number[j], shift) for i, j, shift in bonds if i in number)
     return Cleaned(kept, renumbered, dict(sorted(guests.items())))
+
+
+def _check_density(atoms: ConceptualAtoms, name: str) -> None:
+    density = _density(atoms)
+    low, high = _DENSITIES
+    if not low < density < high:
+        refuse(
+            "density",
+            f"{name} would have a density of {density:.3g} g/cm³, which no framework has ({low:g} to {high:g}): check "
+            "the cell, and that all atoms are there",
+            density=density,
+        )
 
 
 def _check_geometry(atoms: ConceptualAtoms, contacts: Sequence[Contact], name: str) -> None:
@@ -224,15 +239,6 @@ def _check_geometry(atoms: ConceptualAtoms, contacts: Sequence[Contact], name: s
             pairs=len(close),
             distance=round(worst.distance, 4),
         )
-    density = _density(atoms)
-    low, high = _DENSITIES
-    if not low < density < high:
-        refuse(
-            "density",
-            f"{name} would have a density of {density:.3g} g/cm³, which no framework has ({low:g} to {high:g}): check "
-            "the cell, and that all atoms are there",
-            density=density,
-        )
 
 
 def _density(atoms: ConceptualAtoms) -> float:
@@ -241,6 +247,13 @@ def _density(atoms: ConceptualAtoms) -> float:
     gemmi = require("gemmi", extra="mof")
     mass = sum(gemmi.Element(symbol).weight for symbol in atoms.symbols)
     return float(_GRAMS * mass / abs(numpy.linalg.det(numpy.asarray(atoms.cell))))
+
+
+def _check_elements(symbols: Sequence[str], name: str) -> None:
+    if not METALS.intersection(symbols):
+        refuse("no_metal", f"{name} ({_reduced(symbols)}) has no metal, so it is no metal-organic framework")
+    if "C" not in symbols:
+        refuse("no_organic", f"{name} ({_reduced(symbols)}) has no carbon, so no organic linker")
 
 
 def _check_frameworks(atoms: ConceptualAtoms, parts: Sequence[Part], frameworks: Sequence[Part], name: str) -> None:

@@ -91,7 +91,7 @@ def identify_net(atoms: ConceptualAtoms, cut: Cut, name: str, *, seconds: float)
         graphs = require("mofstructure.graph_net", extra="mof", purpose="to identify nets")
         topology = require("mofstructure.topology", extra="mof", purpose="to identify nets")
     try:
-        with time_limit(seconds), quiet():
+        with quiet(), time_limit(seconds):
             net = graphs.PeriodicGraph.build(3, size, edges)
             ours = graphs.identify(net, descriptors=False, symmetry=False, prefer=("rcsr",))
             theirs = _other_way(topology, atoms) if len(ours) == 1 and ours[0].get("topology") else {}
@@ -136,5 +136,8 @@ def _other_way(topology: Any, atoms: ConceptualAtoms) -> dict[str, Any]:
 
     crystal = Atoms(list(atoms.symbols), positions=list(atoms.positions), cell=atoms.cell, pbc=True)
     # No time-out of its own: it would take the process's alarm, and leave its handler behind.
-    record: dict[str, Any] = topology.analyse(crystal, method="sbus", timeout=None)
+    try:
+        record: dict[str, Any] = topology.analyse(crystal, method="sbus", timeout=None)
+    except Exception as error:  # noqa: BLE001 - a second opinion that it does not give is no fault of the crystal
+        return {"status": f"{type(error).__name__}: {error}"}
     return record

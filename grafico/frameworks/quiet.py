@@ -16,14 +16,36 @@ class OutOfTime(BaseException):
     """Time is up. No ``Exception``, so that a library that catches all of those does not swallow it."""
 
 
+_lock = threading.Lock()
+_entered = 0
+_silence = contextlib.ExitStack()
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep what Python code prints, logs and warns about from the console, and logging as it was.
 
-    Logging and standard output belong to the process: calls in several threads at once end up with either's silence.
+    Console and logging belong to the process. Where several threads are quiet at once, the first one silences them and
+    the last one brings them back.
     """
+    global _entered  # noqa: PLW0603 - what is silenced is global too
+    with _lock:
+        if not _entered:
+            _silence.enter_context(_silenced())
+        _entered += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _entered -= 1
+            if not _entered:
+                _silence.close()
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level, silenced = list(root.handlers), root.level, root.manager.disable
+    handlers, level, disabled = list(root.handlers), root.level, root.manager.disable
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -38,7 +60,7 @@ def quiet() -> Iterator[None]:
             for handler in [handler for handler in root.handlers if handler not in handlers]:
                 root.removeHandler(handler)
             root.setLevel(level)
-            logging.disable(silenced)
+            logging.disable(disabled)
 
 
 @contextlib.contextmanager
@@ -57,8 +79,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
+    running = True
+
     def ring(number: int, frame: types.FrameType | None) -> None:  # noqa: ARG001 - as signal.signal calls it
-        raise OutOfTime
+        if running:
+            raise OutOfTime
 
     left, interval = signal.getitimer(signal.ITIMER_REAL)
     before = signal.signal(signal.SIGALRM, ring)
@@ -66,6 +91,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
+        running = False
         remaining, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
         if left:

@@ -13,6 +13,11 @@ from grafico.frameworks.refusals import REASONS
 
 # Positions and cells: quartz, R. W. G. Wyckoff, Crystal Structures (1963); rock salt; COF-1's boroxine ring only as far as
 # elements go; ferrocene as a molecule in a box, Fe-C 2.05 Å.
+TEMPLATED = listed(
+    ["Al1 Al 0.25 0.5 0 1", "Si1 Si 0.25 0 0.5 1", "O1 O 0.139 0.149 0.438 1", "C1 C 0 0 0 1"],
+    cell="8.88 8.88 8.88 90 90 90",
+    extra="_symmetry_space_group_name_H-M 'P -4 3 n'",
+)
 QUARTZ = listed(
     ["Si1 Si 0.4697 0 0 1", "O1 O 0.4133 0.2672 0.1188 1"],
     cell="4.916 4.916 5.405 90 90 120",
@@ -120,7 +125,9 @@ def test_all_atoms_of_the_cell_with_a_symmetry_that_repeats_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "reason"), [(0.5, "overlap"), (1.3, "not_periodic"), (3.0, "density")], ids=["half", "larger", "thrice"]
+    ("factor", "reason"),
+    [(0.2, "density"), (0.5, "overlap"), (1.3, "not_periodic"), (3.0, "density")],
+    ids=["fifth", "half", "larger", "thrice"],
 )
 def test_a_cell_that_is_wrong(factor: float, reason: str) -> None:
     refused(cif(scaled(mof5(), factor)), reason)
@@ -217,8 +224,8 @@ def _cell_of(crystal: ConceptualAtoms, edge: float) -> Any:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [(QUARTZ, "no_metal"), (ROCK_SALT, "no_organic"), (SODALITE, "no_organic")],
-    ids=["quartz", "rock salt", "sodalite"],
+    [(QUARTZ, "no_metal"), (ROCK_SALT, "no_organic"), (SODALITE, "no_organic"), (TEMPLATED, "no_organic")],
+    ids=["quartz", "rock salt", "sodalite", "zeolite with carbon in its cages"],
 )
 def test_crystals_that_are_no_metal_organic_frameworks(text: str, reason: str) -> None:
     refused(text, reason)

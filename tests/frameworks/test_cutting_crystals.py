@@ -7,6 +7,7 @@ primitive cubic net of Zn4O(CO2)6 and 1,4-phenylene (H. Li et al., Nature 402 (1
 
 import logging
 import signal
+import sys
 import threading
 import warnings
 from typing import Any
@@ -22,7 +23,7 @@ from grafico.frameworks.cutting import cut_framework
 from grafico.frameworks.kinds import unique_fragments
 from grafico.frameworks.parts import BuildingBlock
 from grafico.frameworks.periodic import parts_of, translation_basis
-from grafico.frameworks.quiet import time_limit
+from grafico.frameworks.quiet import quiet, time_limit
 
 # Topology, nodes and linkers in the cell, linker. The node is C8O24Zr6 with eight connections in each: the hydrogen
 # atoms of its hydroxide are not in the data set.
@@ -206,6 +207,27 @@ def test_libraries_say_nothing_and_leave_logging_and_alarms_as_they_were(capfd: 
     assert (list(root.handlers), root.level, signal.getsignal(signal.SIGALRM)) == before
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
+
+
+def test_threads_that_are_quiet_at_once_leave_the_console_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    disabled, output = logging.root.manager.disable, sys.stdout
+    first_is_in, second_is_in = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with quiet():
+            first_is_in.set()
+            second_is_in.wait(60)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    first_is_in.wait(60)
+    with quiet():
+        second_is_in.set()
+        thread.join()
+        print("not this")
+    print("but this")
+    assert (logging.root.manager.disable, sys.stdout) == (disabled, output)
+    assert capfd.readouterr().out == "but this\n"
 
 
 def test_a_net_that_takes_too_long_is_a_failure_of_that_kind() -> None:

@@ -16,9 +16,8 @@ from grafico.frameworks.parts import Combination
 from grafico.frameworks.steps import BuildInput, BuiltFramework
 from grafico.graphs import FolderArtifacts
 
-
 FLEXIBLE = "IXEJIG"
-"""PCN-700, whose linkers are turned and whose net is flattened along one axis; on the ideal net it comes out larger (S. Yuan et al., J. Am. Chem. Soc. 137 (2015) 3177)."""
+"""Its cell is 35.13 by 11.24 Å: the net is flattened along one axis. On the ideal net, cubic, it comes out larger."""
 
 
 def rebuilt(refcode: str, folder: Path) -> BuiltFramework:
