@@ -125,8 +125,8 @@ def check_potential(name: str) -> Potential:
     LevelError
         There is no such potential; with the closest names.
     """
-    text, _, pin = name.strip().partition("#")
-    if pin and not _PIN.match(pin):
+    text, mark, pin = name.strip().partition("#")
+    if mark and not _PIN.match(pin):
         raise LevelError(
             f"{name!r}: after # come the first digits of the SHA-256 of the weights (8 to 64, in lower case), not {pin!r}"
         )
