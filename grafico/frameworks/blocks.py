@@ -86,7 +86,7 @@ def make_block(
     MoleculeError
         No atoms, no docking points, or a docking point that hangs on nothing.
     """
-    if not symbols or not docking_points:
+    if len(symbols) == 0 or len(docking_points) == 0:
         raise MoleculeError(
             f"the building block {name} has {len(symbols)} atoms and {len(docking_points)} docking points",
             hint="it needs at least one of each",

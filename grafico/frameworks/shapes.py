@@ -54,10 +54,10 @@ def shape_of(points: Any) -> str:
     """
     import numpy
 
-    directions = unit_directions(points)
-    count = len(directions)
+    count = len(points)
     if count <= 2:
         return ("0-none", "1-end", "2-linear")[count]
+    directions = unit_directions(points)
     best, name = math.inf, ""
     for shape, ideal in ideal_shapes(count).items():
         if _lower_bound(directions, ideal) < best:
@@ -72,7 +72,11 @@ def shape_of(points: Any) -> str:
 
 
 def exit_shape(vectors: Any) -> str:
-    """Return ``2-linear`` or ``2-bent`` for the two bonds, shape (2, 3), by which a block is joined to others."""
+    """Return ``2-linear`` or ``2-bent`` for the two bonds, shape (2, 3), by which a block is joined to others.
+
+    Bent is what deviates from a straight line by more than 15°. Angles of linkers are spread without a gap, so one close
+    to that limit may be called the one in one crystal and the other in the next.
+    """
     import numpy
 
     first, second = numpy.asarray(vectors, dtype=float)
