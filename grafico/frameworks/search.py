@@ -149,50 +149,46 @@ _RECOMBINE = f"""
 # A block took the role that has its number of neighbors; where several have, that of its own shape, if there is one.
 _PROVEN = """
     SELECT DISTINCT ?{name} ?{name}Signature {{
-      ?{name}Geometry mof:framework/mof:{property} ?{name} ; mof:framework/mof:topology ?{name}Topology .
-      ?{name} mof:connectivity ?{name}Connectivity ; mof:shape ?{name}Shape .
+      {{ SELECT DISTINCT ?{name} ?{name}Topology ?{name}Connectivity ?{name}Shape {{
+        ?{name}Geometry mof:framework ?{name}Framework .
+        ?{name}Framework mof:{property} ?{name} ; mof:topology ?{name}Topology .
+        ?{name} mof:connectivity ?{name}Connectivity ; mof:shape ?{name}Shape .
+      }} }}
       ?{name}Role a mof:NodeRole ; mof:topology ?{name}Topology ; mof:connectivity ?{name}Connectivity ;
         mof:shape ?{name}RoleShape ; mof:signature ?{name}Signature .
-      FILTER (?{name}RoleShape = ?{name}Shape || NOT EXISTS {{
-        ?{name}Better a mof:NodeRole ; mof:topology ?{name}Topology ; mof:shape ?{name}Shape .
-      }})
+      OPTIONAL {{ ?{name}Better a mof:NodeRole ; mof:topology ?{name}Topology ; mof:shape ?{name}Shape }}
+      FILTER (?{name}RoleShape = ?{name}Shape || !BOUND(?{name}Better))
     }}
 """
 
 # The two ways in which a net has room for both: the node in every node role and the linker on the edges; or both in node
 # roles, with every edge from one of the node's to one of the linker's. Signatures tell these apart; where both have the
-# same, only a net of two node roles leaves no doubt.
+# same, only a net of two node roles leaves no doubt. Counting is many times faster here than NOT EXISTS in each row.
 _ROLES = f"""
   {{
     {{ {_PROVEN.format(name="node", property="metalNode").strip()} }}
+    {{ SELECT ?net (MIN(?nodeRoleSignature) AS ?nodeSignature) {{
+      ?net a mof:Net ; mof:nodeRoles/mof:signature ?nodeRoleSignature .
+    }} GROUP BY ?net HAVING (COUNT(DISTINCT ?nodeRoleSignature) = 1) }}
     {{ SELECT DISTINCT ?linker {{
       ?linkerGeometry mof:framework/mof:linker ?linker . ?linker mof:connectivity 2 .
     }} }}
-    ?net a mof:Net ; mof:topology ?topology ; mof:nodeRoles/mof:signature ?nodeSignature .
-    FILTER NOT EXISTS {{
-      ?net mof:nodeRoles/mof:signature ?otherSignature .
-      FILTER (?otherSignature != ?nodeSignature)
-    }}
   }} UNION {{
     {{ {_PROVEN.format(name="node", property="metalNode").strip()} }}
+    {{ SELECT ?net ?nodeSignature ?linkerSignature (COUNT(DISTINCT ?edge) AS ?edgesBetween) {{
+      ?net a mof:Net ; mof:edgeRoles ?edge .
+      ?edge mof:ends ?nodeEnd , ?linkerEnd .
+      FILTER (?nodeEnd != ?linkerEnd)
+      ?nodeEnd mof:signature ?nodeSignature .
+      ?linkerEnd mof:signature ?linkerSignature .
+    }} GROUP BY ?net ?nodeSignature ?linkerSignature }}
+    {{ SELECT ?net (COUNT(DISTINCT ?anyEdge) AS ?edges) (COUNT(DISTINCT ?anyRole) AS ?roles) {{
+      ?net a mof:Net ; mof:edgeRoles ?anyEdge ; mof:nodeRoles ?anyRole .
+    }} GROUP BY ?net }}
+    FILTER (?edgesBetween = ?edges && (?nodeSignature != ?linkerSignature || ?roles = 2))
     {{ {_PROVEN.format(name="linker", property="linker").strip()} }}
-    ?net a mof:Net ; mof:topology ?topology ; mof:nodeRoles ?nodeTaken , ?linkerTaken .
-    ?nodeTaken mof:signature ?nodeSignature .
-    ?linkerTaken mof:signature ?linkerSignature .
-    FILTER (?linkerTaken != ?nodeTaken)
-    FILTER NOT EXISTS {{
-      ?net mof:edgeRoles ?edge .
-      FILTER NOT EXISTS {{
-        ?edge mof:ends ?nodeEnd , ?linkerEnd .
-        ?nodeEnd mof:signature ?nodeSignature .
-        ?linkerEnd mof:signature ?linkerSignature .
-        FILTER (?nodeEnd != ?linkerEnd)
-      }}
-    }}
-    FILTER (?nodeSignature != ?linkerSignature || NOT EXISTS {{
-      ?net mof:nodeRoles ?third . FILTER (?third != ?nodeTaken && ?third != ?linkerTaken)
-    }})
   }}
+  ?net mof:topology ?topology .
 """
 
 _PATTERNS: Mapping[str, str] = {"recombine": _RECOMBINE, "roles": _ROLES}
@@ -201,7 +197,7 @@ _QUERY = """
 SELECT DISTINCT ?topology ?node ?linker {{
   {wanted}
   {pattern}
-  FILTER NOT EXISTS {{ ?known mof:topology ?topology ; mof:metalNode ?node ; mof:linker ?linker }}
+  MINUS {{ ?known mof:topology ?topology ; mof:metalNode ?node ; mof:linker ?linker }}
   ?topology mof:symbol ?symbol .
   ?node a mof:MetalNode ; mof:identifier ?nodeIdentifier .
   ?linker a mof:OrganicLinker ; mof:identifier ?linkerIdentifier .
