@@ -30,6 +30,8 @@ __all__ = ["expected_atoms", "foresee"]
 
 _SOME_ATOMS = 300
 """In the cell of a framework about which nothing is known: half of CoRE MOF 2019 has fewer."""
+_SIZES = 100
+"""Step in which sizes are told apart."""
 _LINE = 60
 """Characters of a CIF for each atom."""
 # Seconds on one core, measured on two shared cores; for planning only.
@@ -47,8 +49,8 @@ class Expected(NamedTuple):
 def foresee(request: FrameworkRequest) -> Sequence[Foreseen]:
     """Return the calculations of a job if nothing fails; a search is taken to find as many as it may."""
     tasks = request.given
-    experimental = [Expected(atoms) for atoms in _experimental(request)]
-    named = [Expected(expected_atoms(*found), 1, _combination(*found)) for found in request.combinations]
+    experimental = [Expected(_about(atoms)) for atoms in _experimental(request)]
+    named = [Expected(_about(expected_atoms(*found)), 1, _combination(*found)) for found in request.combinations]
     unknown = [Expected(_SOME_ATOMS, request.search.limit)] if request.search is not None else []
     rebuilt = experimental if request.rebuild else []
     everything = [*experimental, *named, *unknown, *rebuilt]
@@ -68,6 +70,11 @@ def foresee(request: FrameworkRequest) -> Sequence[Foreseen]:
     if sum(item.number for item in everything) > 1 or request.refcodes:
         found.append(Foreseen(draw_frameworks, PICTURE_RESOURCES, label="pictures", seconds=_PICTURES_S))
     return found
+
+
+def _about(atoms: int) -> int:
+    """Return a number of atoms that stands for those a little below it, so that a plan has few kinds of calculations."""
+    return -(-atoms // _SIZES) * _SIZES
 
 
 def expected_atoms(topology: str, node: str, linker: str) -> int:

@@ -135,10 +135,11 @@ def _name(axes: Any, points: Sequence[tuple[str, float, float]]) -> None:
     """Write names beside points, to the side that has room, and away from a point that is near."""
     middle = (min(x for _, x, _ in points) + max(x for _, x, _ in points)) / 2
     height = max(y for _, _, y in points) - min(y for _, _, y in points) or 1.0
-    placed: list[float] = []
+    width = max(x for _, x, _ in points) - min(x for _, x, _ in points) or 1.0
+    placed: list[tuple[float, float]] = []
     for name, x, y in sorted(points, key=lambda point: point[2]):
-        crowded = sum(abs(y - other) < 0.05 * height for other in placed)
-        placed.append(y)
+        crowded = sum(abs(y - above) < 0.05 * height and abs(x - beside) < 0.3 * width for beside, above in placed)
+        placed.append((x, y))
         left = x > middle
         axes.annotate(
             _plain(name),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CSV_COLUMNS",
+    "PUBLISHED_PROBE",
     "compared_in",
     "draw_table",
     "pores_in",
@@ -159,8 +160,7 @@ def pores_note(result: "FrameworkResult") -> str:
     """Return how pores were measured, in a line."""
     if (settings := result.analysis) is None:
         return ""
-    note = f"Zeo++; probe {settings.probe_radius:g} Å, {settings.samples} samples an atom"
-    return f"{note}; published: probe {PUBLISHED_PROBE:g} Å" if any(row.published for row in result.rows) else note
+    return f"Zeo++; probe {settings.probe_radius:g} Å, {settings.samples} samples an atom"
 
 
 def draw_table(rows: Sequence[Mapping[str, Json]], title: str) -> Mapping[str, bytes]:

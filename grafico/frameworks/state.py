@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grafico.atoms import ConceptualAtoms
-from grafico.calculations import ArtifactRef, Failure, FailureKind, Json
+from grafico.calculations import ArtifactRef, Failure, Json
 from grafico.frameworks.download import PublishedProperties
 from grafico.frameworks.parts import Combination
 from grafico.frameworks.request import FrameworkRequest, Step, Task
@@ -105,7 +105,7 @@ class Candidate:
             linker=parts.linker.name if parts else None,
             duplicate_of=self.duplicate_of,
             atoms=len(unrelaxed) if unrelaxed is not None else None,
-            rmsd=self.built.rmsd if self.built else None,
+            rmsd=self.built.rmsd if self.built else _number(self.failures.get("build"), "rmsd", float),
             stage=self.stage,
             model=relaxed.model if relaxed else None,
             converged=True if relaxed else False if failed else None,
@@ -247,8 +247,6 @@ def _size(pores: PoreAnalysis, rank: str) -> float:
 
 
 def _number(failure: Failure | None, name: str, kind: Any) -> Any:
-    """Return a number that explains a relaxation that did not converge."""
-    if failure is None or failure.kind is not FailureKind.NOT_CONVERGED:
-        return None
-    value = failure.details.get(name)
+    """Return a number that explains a failure."""
+    value = failure.details.get(name) if failure is not None else None
     return kind(value) if isinstance(value, (int, float)) else None

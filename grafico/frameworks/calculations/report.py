@@ -7,7 +7,7 @@ from pydantic import Field
 
 from grafico.calculations import ArtifactRef, Model, Resources, WorkContext, calculation
 from grafico.frameworks.plotting import Compared, Pores, draw_compared, draw_pores
-from grafico.frameworks.report import compared_in, pores_in, pores_note
+from grafico.frameworks.report import PUBLISHED_PROBE, compared_in, pores_in, pores_note
 from grafico.frameworks.result import FrameworkResult
 
 __all__ = ["PICTURE_RESOURCES", "Pictures", "PicturesInput", "draw_frameworks", "pictures_of"]
@@ -39,7 +39,9 @@ def draw_frameworks(value: PicturesInput, ctx: WorkContext) -> Pictures:
         drawn["pores"] = draw_pores(value.pores, title=f"{value.label}: pores", note=value.note)
     if value.compared:
         drawn["published"] = draw_compared(
-            value.compared, title="Computed here and published in CoRE MOF", note=value.note
+            value.compared,
+            title="Computed here and published in CoRE MOF",
+            note=f"{value.note}; published: probe {PUBLISHED_PROBE:g} Å",
         )
     files: dict[str, ArtifactRef] = {}
     for name, (png, svg) in drawn.items():
