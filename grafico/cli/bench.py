@@ -1,6 +1,7 @@
 """`grafico bench`: measure, and print each number beside what it should be."""
 
 import importlib
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -62,6 +63,22 @@ def graph(as_json: JsonFlag = False) -> None:
 def chemistry(as_json: JsonFlag = False) -> None:
     """The quickstart's calculations, over a hand-written script at the same parallelism."""
     measure("chemistry", as_json=as_json)
+
+
+@app.command()
+def frameworks(
+    *,
+    cifs: Annotated[
+        Path | None, typer.Option("--cifs", help="Folder of CIF files to relax; default: eight small cyanides.")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="Potential that can be batched.")] = "7net-0",
+    fmax: Annotated[float, typer.Option("--fmax", min=1e-4, max=1.0, help="Largest force at the end, eV/Å.")] = 0.05,
+    steps: Annotated[int, typer.Option("--steps", min=1, max=20_000, help="Most steps.")] = 500,
+    gpu: Annotated[bool, typer.Option("--gpu", help="On the first GPU instead of the CPUs.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Relaxing frameworks: one process a structure, many at once, and a hand-written script; the same results."""
+    measure("frameworks", as_json=as_json, cifs=cifs, model=model, fmax=fmax, steps=steps, gpu=gpu)
 
 
 @app.command()
