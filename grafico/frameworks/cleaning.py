@@ -4,6 +4,7 @@ Symmetry that a file does not tell is taken to be none (P 1), as CIFs of compute
 only the asymmetric unit and has lost its symmetry falls to pieces then, and is refused for that.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,12 @@ _DENSITIES = (0.05, 25.0)
 """g/cm³. The lightest framework known has 0.124 (NU-1301), osmium 22.6."""
 
 _GRAMS = 1.66053906892  # g/cm³ of one dalton in one Å³
+_UNREADABLE = (ValueError, RuntimeError, IndexError, UnicodeError)
+_UNQUOTED = re.compile(
+    r"^(_(?:symmetry_)?space_group_name_H-M(?:_alt)?)[ \t]+([^\s'\"][^'\"\n]*[^\s'\"])[ \t]*$", re.MULTILINE
+)
+"""A space group without quotes, ``P 1``: no CIF, but what an old ASE wrote, and a fifth of CoRE MOF 2019-FSR is."""
+
 _TEXT = frozenset("\t\n\r\x0b\x0c")
 
 
@@ -62,11 +69,15 @@ def read_structure(text: str, name: str) -> ConceptualAtoms:
     if strange is not None:
         refuse("binary", f"the CIF of {name} is no text: its character {strange + 1} is {text[strange]!r}")
     try:
-        document = gemmi.cif.read_string(text)
-        found = [(block, gemmi.make_small_structure_from_block(block)) for block in document]
-    except (ValueError, RuntimeError, IndexError, UnicodeError) as error:
-        said = " ".join(str(error).split())[:200]
-        refuse("unreadable", f"the CIF of {name} cannot be read, it may be cut off: {said}")
+        found = _parsed(gemmi, text)
+    except _UNREADABLE as error:
+        text = _UNQUOTED.sub(r"\1 '\2'", text)
+        try:
+            found = _parsed(gemmi, text)
+        except _UNREADABLE:
+            said = " ".join(str(error).split())[:200]
+            place = re.sub(r"^string:(\d+):\d+\(\d+\):", r"line \1:", said)
+            refuse("unreadable", f"the CIF of {name} cannot be read, it may be cut off: {place}")
     found = [(block, structure) for block, structure in found if len(structure.sites)]
     if not found:
         refuse("no_structure", f"the CIF of {name} holds no atoms with fractional coordinates")
@@ -83,6 +94,10 @@ def read_structure(text: str, name: str) -> ConceptualAtoms:
     if len(atoms) > MAX_ATOMS:
         refuse("too_large", f"{name} has {len(atoms):,} atoms in its cell; at most {MAX_ATOMS:,} are taken apart")
     return atoms
+
+
+def _parsed(gemmi: Any, text: str) -> list[tuple[Any, Any]]:
+    return [(block, gemmi.make_small_structure_from_block(block)) for block in gemmi.cif.read_string(text)]
 
 
 def _strange(letter: str) -> bool:

@@ -1,7 +1,7 @@
 """The net of a framework: what its blocks are joined to, identified by its canonical form, named by the RCSR.
 
-Two ways lead to a net, and both must give the same: the blocks that were cut, with the images their joints lead to, and
-mofstructure's own reading of the crystal (its method ``sbus``). Both nets are brought into the same canonical form
+Two ways lead to a net, and must not give different ones: the blocks that were cut, with the images their joints lead to,
+and mofstructure's own reading of the crystal (its method ``sbus``), where it can cut it. Both nets are brought into the same canonical form
 (O. Delgado-Friedrichs, M. O'Keeffe, Acta Cryst. A59 (2003) 351) and looked up in the archive of the RCSR that mofstructure
 ships; nothing is downloaded.
 """
@@ -20,6 +20,10 @@ __all__ = ["CrystalNet", "Edge", "identify_net", "net_edges"]
 
 Edge: TypeAlias = tuple[int, int, Image]
 """Two vertices, the second in the cell that the image tells."""
+
+
+_NO_OPINION = ("deconstruction_failed", "no_net", "error")
+"""What mofstructure answers where it could not cut the crystal at all."""
 
 
 class CrystalNet(NamedTuple):
@@ -94,7 +98,7 @@ def identify_net(atoms: ConceptualAtoms, cut: Cut, name: str, *, seconds: float)
         with quiet(), time_limit(seconds):
             net = graphs.PeriodicGraph.build(3, size, edges)
             ours = graphs.identify(net, descriptors=False, symmetry=False, prefer=("rcsr",))
-            theirs = _other_way(topology, atoms) if len(ours) == 1 and ours[0].get("topology") else {}
+            theirs = _other_way(topology, atoms) if len(ours) == 1 and ours[0].get("topology") else {"status": "error"}
     except OutOfTime:
         refuse(
             "net_timeout",
@@ -106,8 +110,8 @@ def identify_net(atoms: ConceptualAtoms, cut: Cut, name: str, *, seconds: float)
         refuse("unknown_net", f"the blocks of {name} make no net: {error}")
     _check_named(ours, name)
     symbol, digest = str(ours[0]["topology"]), str(ours[0]["key_hash"])
-    if theirs.get("key_hash") != digest:
-        said = theirs.get("topology") if theirs.get("status") == "ok" else theirs.get("status")
+    if theirs["status"] not in _NO_OPINION and theirs.get("key_hash") != digest:
+        said = theirs.get("topology") if theirs["status"] == "ok" else theirs["status"]
         refuse(
             "topology_disputed",
             f"cut into blocks, {name} has the net {symbol}; mofstructure's own way to cut it gives {said!r}. Bonds of an "
@@ -139,5 +143,5 @@ def _other_way(topology: Any, atoms: ConceptualAtoms) -> dict[str, Any]:
     try:
         record: dict[str, Any] = topology.analyse(crystal, method="sbus", timeout=None)
     except Exception as error:  # noqa: BLE001 - a second opinion that it does not give is no fault of the crystal
-        return {"status": f"{type(error).__name__}: {error}"}
+        return {"status": "error", "detail": f"{type(error).__name__}: {error}"}
     return record

@@ -210,7 +210,7 @@ def _check_joints(fragments: Sequence[Fragment], joints: Sequence[Joint], name: 
         found = Counter(fragments[joint.block].formula for joint in direct)
         refuse(
             "no_linker",
-            f"{len(direct) // 2} bonds of {name} join metal nodes without a linker between, as in 4,4'-bipyridine, whose "
+            f"{len(direct) // 2} of the bonds of {name} join metal nodes without a linker between, as in 4,4'-bipyridine, whose "
             f"halves stay with the metals: {_listed(found)}",
             bonds=len(direct) // 2,
         )

@@ -91,6 +91,12 @@ def test_files_that_are_at_fault(name: str, reason: str) -> None:
     assert "test" in str(refused(text, reason))
 
 
+def test_where_a_file_breaks_off_is_told() -> None:
+    text = as_text("cut within a row")
+    loop = text.splitlines().index("_atom_site_label")
+    assert f"line {loop}: " in str(refused(text, "unreadable"))
+
+
 def test_partial_occupancy_is_told_with_the_sites() -> None:
     rows = ["Zn1 Zn 0 0 0 1", "O1 O 0.17 0 0 0.5", "O2 O 0.15 0.05 0 0.5"]
     refusal = refused(listed(rows), "partial_occupancy")

@@ -124,6 +124,13 @@ def test_no_symmetry_at_all_is_taken_for_none() -> None:
     assert cut(text).net == cut_of("EDUSIF").net
 
 
+def test_a_space_group_without_quotes_is_read_as_old_programs_wrote_it() -> None:
+    text = cif(mof5()).replace("'P 1'", "P 1")
+    assert "H-M P 1\n" in text
+    assert cut(text).net == cut_of("EDUSIF").net
+    assert len(cut(IRMOF_1.replace("'F m -3 m'", "F m -3 m")).structure) == 424
+
+
 def test_an_asymmetric_unit_that_lost_its_symmetry_is_refused() -> None:
     text = "\n".join(line for line in IRMOF_1.splitlines() if "symmetry" not in line)
     assert "all atoms are there" in str(refused(text, "density"))
