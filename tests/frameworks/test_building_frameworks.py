@@ -171,6 +171,14 @@ def test_a_linker_whose_side_runs_into_the_node_is_a_clash(tmp_path):
     refusal(caught.value)
 
 
+def test_blocks_that_do_not_meet_are_refused_where_the_other_limits_let_them_pass(tmp_path):
+    # Squares at the tetrahedra of pts: the net cannot be adjusted so that all docking points touch.
+    with pytest.raises(CalculationError, match=r"do not meet; a bond between C and C would be 2\.6\d Å long") as caught:
+        built(tmp_path, "pts", "N409", "N409", max_rmsd=2.0, min_distance=0.01)
+    refusal(caught.value)
+    assert caught.value.details["stretch"] > 1.6
+
+
 @settings(max_examples=40, deadline=None)
 @given(shift=st.tuples(*[st.floats(-30, 30)] * 3), axis=st.integers(0, 2), gap=st.floats(0.2, 2.0))
 def test_contacts_are_found_across_the_boundary_of_the_cell_and_between_images(shift, axis, gap):
