@@ -186,7 +186,9 @@ def _refuse(task: Task, status: int, in_time: bool, said: str, settings: Analysi
             FailureKind.BAD_INPUT, f"Zeo++ has no {what} for the element {element}, so its pores cannot be measured"
         )
     if "No module named 'pyzeo" in said:
-        raise MissingExtra("the package pyzeo, which measures pores, is not installed", hint="pip install pyzeo")
+        raise MissingExtra(
+            "the package pyzeo, which measures pores, is not installed", hint="pip install 'grafico[mof]'"
+        )
     message = f"Zeo++ gave up over {name} (exit status {status}){_last(said)}"
     raise CalculationError(FailureKind.ENGINE_ERROR, message, details=details)
 

@@ -1,7 +1,5 @@
 """Pores of crystals whose numbers are known: from geometry, from Zeo++'s own tests, from CoRE MOF, from builds of PORMAKE."""
 
-import contextlib
-import io
 import itertools
 import math
 
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from grafico.atoms import ConceptualAtoms, from_ase, read_cif
 from grafico.calculations import CalculationError, FailureKind, WorkContext
 from grafico.frameworks.calculations.analyze import analyze, density, typical_seconds
+from grafico.frameworks.pormake_engine import load_pormake
 from grafico.frameworks.steps import AnalysisSettings, AnalyzeInput
 from grafico.frameworks.zeo import cssr, read_area, read_diameters, read_network, read_volume
 from grafico.graphs import FolderArtifacts
@@ -242,13 +241,11 @@ def test_longer_work_is_expected_to_take_longer():
 
 def built(node, linker):
     """Return what PORMAKE 0.2.3 puts together on bcu, as it stands."""
-    import pormake
-
+    pormake = load_pormake()
     base = pormake.Database()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        framework = pormake.Builder().build_by_type(
-            topology=base.get_topo("bcu"), node_bbs={0: base.get_bb(node)}, edge_bbs={(0, 0): base.get_bb(linker)}
-        )
+    framework = pormake.Builder().build_by_type(
+        topology=base.get_topo("bcu"), node_bbs={0: base.get_bb(node)}, edge_bbs={(0, 0): base.get_bb(linker)}
+    )
     image = framework.atoms
     image.pbc = True
     return from_ase(image)

@@ -12,6 +12,7 @@ import pytest
 
 from grafico.atoms import ConceptualAtoms
 from grafico.calculations import CalculationError, FailureKind, WorkContext
+from grafico.errors import MissingExtra
 from grafico.frameworks.calculations.analyze import analyze
 from grafico.frameworks.steps import AnalysisSettings, AnalyzeInput
 from grafico.frameworks.zeo import cssr, run_zeo
@@ -199,6 +200,12 @@ def test_an_element_without_a_radius_is_refused_by_name_and_not_tried_again(engi
         analyze.function(AnalyzeInput(structure=CRYSTAL, settings=settings()), work(engine.folder))
     assert caught.value.kind is FailureKind.BAD_INPUT
     assert len(engine.ran) == 1
+
+
+def test_where_pyzeo_is_missing_it_says_what_to_install(engine, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyzeo", None)
+    with pytest.raises(MissingExtra, match="pyzeo is needed to measure pores"):
+        analyze.function(AnalyzeInput(structure=CRYSTAL), work(engine.folder))
 
 
 def test_time_for_both_tries_is_asked_for():

@@ -74,7 +74,7 @@ def analyze(value: AnalyzeInput, ctx: WorkContext) -> PoreAnalysis:
     MissingExtra
         pyzeo is not installed.
     """
-    require("pyzeo", purpose="to measure pores")
+    require("pyzeo", extra="mof", purpose="to measure pores")
     ctx.used(pyzeo=version("pyzeo"))
     cssr(value.structure)  # refuses what is no crystal before anything is run
     framework = framework_dimensionality(value.structure)
@@ -138,7 +138,7 @@ def density(structure: ConceptualAtoms) -> float:
     """Return the density of a crystal from the masses of its atoms, g/cm³."""
     import numpy
 
-    data = require("ase.data", purpose="for atomic masses")
+    data = require("ase.data", extra="mof", purpose="for atomic masses")
     assert structure.cell is not None
     mass = sum(float(data.atomic_masses[data.atomic_numbers[symbol]]) for symbol in structure.symbols)
     return mass / abs(float(numpy.linalg.det(numpy.array(structure.cell)))) * _GRAMS_PER_CM3
