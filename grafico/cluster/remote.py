@@ -250,6 +250,9 @@ class Remote:
                 return
             except (OSError, TimeoutError):
                 continue  # the client finds out by itself whether that lasts
+            except Exception as error:  # noqa: BLE001 - lanes would wait for ever for what nobody asks any more
+                self._cluster.gone(self._lost(error))
+                return
             if self._stopping:
                 self._cluster.gone(self._lost())
                 return
