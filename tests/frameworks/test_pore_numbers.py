@@ -270,8 +270,8 @@ def test_rigid_builds(measured, linker, atoms, diameters, area):
 
 
 # Table of CoRE MOF 2019-ASR as core-mof 2019.1 ships it (columns LCD, PLD, ASA_m2_g and the density, "cm3_g"), for a
-# probe of 1.86 Å. It was made with radii of its own and high accuracy, also for the diameters, for which pyzeo has none:
-# so the narrowest way of MOF-5 (EDUSIF) is 3 % wider here, and areas are 3 % smaller.
+# probe of 1.86 Å. With which radii and accuracy it was made is not known here: the narrowest way of MOF-5 (EDUSIF) is
+# 3 % wider here, and areas are 3 % smaller.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("refcode", "values", "fine"),
