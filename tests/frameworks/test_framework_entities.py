@@ -82,6 +82,28 @@ def test_a_cif_becomes_entities_and_the_same_build_input(knowledge):
     assert cut_of(geometry) == taken
 
 
+def test_a_crystal_of_a_database_goes_through_the_knowledge_base_into_building(knowledge):
+    pytest.importorskip("CoRE_MOF")
+    pytest.importorskip("pormake")
+    from cif_support import cut_of as taken_apart
+
+    taken = taken_apart("EDUSIF")
+    made = FrameworkEntities()
+    iri = made.experimental(taken, source="CoRE MOF 2019-ASR").iri
+    knowledge.persist(*made.all())
+    geometry = again(knowledge).fetch(iri, None)
+    assert cut_of(geometry) == taken
+    assert combination_of(geometry.framework) == Combination(
+        topology=taken.topology, metal_node=taken.metal_node, linker=taken.linker
+    )
+    assert read_cif(geometry.cif).symbols == taken.structure.symbols
+    # MOF-5: Zn4O(CO2)6 and 1,4-phenylene on pcu (H. Li et al., Nature 402 (1999) 276).
+    framework = geometry.framework
+    assert (framework.topology.symbol, framework.metal_node.metals) == ("pcu", {"Zn"})
+    assert (framework.metal_node.formula, framework.linker.formula) == ("C6O13Zn4", "C6H4")
+    assert validate(knowledge).violations == ()
+
+
 def test_the_knowledge_base_gives_the_same_cif_back(knowledge):
     made, found, relaxed, _ = study()
     knowledge.persist(*made.all())
