@@ -19,8 +19,8 @@ from grafico.frameworks.refusals import refuse
 __all__ = ["Cleaned", "clean", "read_structure"]
 
 MAX_CHARACTERS = 20_000_000
-MAX_ATOMS = 10_000
-"""Atoms in a cell. The largest of CoRE MOF 2019-ASR has about 10,000; cutting takes memory with the number of bonds."""
+MAX_ATOMS = 12_000
+"""Atoms in a cell. The largest cell of CoRE MOF has 10,560; mofstructure holds tables of all pairs of atoms."""
 
 _OVERLAP = 0.6
 """Factor on the sum of covalent radii. X-rays show C-H as 0.93 Å and O-H as 0.82 Å, which are 0.87 and 0.85."""
@@ -36,7 +36,7 @@ _UNREADABLE = (ValueError, RuntimeError, IndexError, UnicodeError)
 _UNQUOTED = re.compile(
     r"^(_(?:symmetry_)?space_group_name_H-M(?:_alt)?)[ \t]+([^\s'\"][^'\"\n]*[^\s'\"])[ \t]*$", re.MULTILINE
 )
-"""A space group without quotes, ``P 1``: no CIF, but what an old ASE wrote, and a fifth of CoRE MOF 2019-FSR is."""
+"""A space group without quotes, ``P 1``: no CIF, but what an old ASE wrote, as are 2,295 of the 7,061 files of CoRE MOF 2019-FSR."""
 
 _TEXT = frozenset("\t\n\r\x0b\x0c")
 

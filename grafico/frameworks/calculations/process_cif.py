@@ -26,7 +26,7 @@ _ATOM_LINE = 40
 def _resources(value: ProcessCIFInput) -> Resources:
     # Measured on one core: 2.3 s and 300 MiB to load mofstructure, then 0.65 s for 568 atoms, 7.7 s and 115 MiB for 4,544.
     # A CIF with symmetry holds up to 192 atoms a line; what is added for all of them covers the largest that is read.
-    size = min(len(value.cif) / _ATOM_LINE, 10_000.0)
+    size = min(len(value.cif) / _ATOM_LINE, 12_000.0)
     return Resources(memory_mib=1536 + round(0.1 * size), walltime_s=900.0 + 0.1 * size)
 
 
