@@ -20,6 +20,9 @@ step has it, and only values that the intent or the findings state. Never invent
 REASONING = "why, in one sentence"
 """Stands where the reasoning belongs in the form; a model that copies it has given none."""
 
+STEP = "name of the step"
+"""Stands where the successor belongs in the form."""
+
 LONGEST_SUMMARY = 600
 MOST_SUMMARIES = 40
 
@@ -64,8 +67,9 @@ def corrections(errors: Sequence[str]) -> list[Message]:
 
 
 def _form(question: RouteQuestion) -> str:
+    # Small models copy the step that is named last: no step stands here, so that is the rule's suggestion.
     route: Mapping[str, Any] = {
-        "successor": " or ".join(option.successor for option in question.options),
+        "successor": STEP,
         "parameters": {},
         "reasoning": REASONING,
         "confidence": 0.9,

@@ -93,6 +93,16 @@ def test_a_good_answer_is_taken_and_written_down(tmp_path):
     assert line["fired"] == []
 
 
+def test_the_step_that_is_named_last_is_the_one_of_the_rules(tmp_path):
+    suggestion = RouteProposal(successor="TDDFT", reasoning="the job asks for it")
+    with ScriptedServer(route("TDDFT")) as server:
+        Asked(server, tmp_path).choose(question(suggestion=suggestion, vetoed={"Removal": "nothing to remove"}))
+        text = server.requests[0]["messages"][-1]["content"]
+    last = max(("TDDFT", "End", "Removal"), key=text.rfind)
+    assert last == "TDDFT"
+    assert "The workflow's own rule would take: TDDFT" in text
+
+
 def test_the_prompt_repeats_descriptions_and_the_schema_is_fit_for_a_grammar(tmp_path):
     with ScriptedServer(route("End")) as server:
         Asked(server, tmp_path).choose()
