@@ -73,6 +73,7 @@ def bench(
     steps: int = 500,
     *,
     gpu: bool = False,
+    cpus: int | None = None,
 ) -> dict[str, Any]:
     """Relax the same frameworks three ways, one after the other, each after a warm-up that is not timed.
 
@@ -86,6 +87,8 @@ def bench(
         As in :class:`~grafico.frameworks.steps.RelaxationSettings`.
     gpu
         On the first GPU, in slots of a third of it and as a whole, instead of CPUs. Unverified: none was at hand.
+    cpus
+        Slots of one thread each, and threads of the batch and of the script; default: all CPUs.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def bench(
         )
     structures = small_frameworks() if cifs is None else _read(cifs)
     settings = RelaxationSettings(model=model, fmax=fmax, steps=steps)
-    cpus = os.cpu_count() or 1
+    cpus = cpus or os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         slots, pool = _pool(cpus, gpu=gpu)

@@ -75,10 +75,13 @@ def frameworks(
     fmax: Annotated[float, typer.Option("--fmax", min=1e-4, max=1.0, help="Largest force at the end, eV/Å.")] = 0.05,
     steps: Annotated[int, typer.Option("--steps", min=1, max=20_000, help="Most steps.")] = 500,
     gpu: Annotated[bool, typer.Option("--gpu", help="On the first GPU instead of the CPUs.")] = False,
+    cpus: Annotated[
+        int | None, typer.Option("--cpus", min=1, help="Slots, and threads of a batch; default: all.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Relaxing frameworks: one process a structure, many at once, and a hand-written script; the same results."""
-    measure("frameworks", as_json=as_json, cifs=cifs, model=model, fmax=fmax, steps=steps, gpu=gpu)
+    measure("frameworks", as_json=as_json, cifs=cifs, model=model, fmax=fmax, steps=steps, gpu=gpu, cpus=cpus)
 
 
 @app.command()
