@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from grafico.agent.wanted import Wanted
 from grafico.gates import Decision, Gate, Ruling
 
-__all__ = ["is_smiles", "level_in", "molecule_in", "tasks_in", "wanted_gates"]
+__all__ = ["is_smiles", "level_in", "molecule_in", "stands_in", "tasks_in", "wanted_gates"]
 
 THERMOCHEMISTRY = r"zero-?point|free energ|enthalp|entrop|thermochem|gibbs"
 TASKS: tuple[tuple[str, str], ...] = (
@@ -126,7 +126,7 @@ def molecule_in(sentence: str, known: Iterable[str]) -> list[str]:
 
 def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[Wanted]:
     given = value.molecule.strip()
-    there = given and given.lower() in sentence.lower() and not _level_or_task(given.lower())
+    there = given and stands_in(given, sentence) and not _level_or_task(given.lower())
     names = molecule_in(sentence, known)
     smiles = [word for word in (w.strip(".,;:?!\"'`") for w in sentence.split()) if is_smiles(word)]
     if len(smiles) == 1 and given != smiles[0]:
@@ -138,6 +138,17 @@ def _check_molecule(value: Wanted, sentence: str, known: list[str]) -> Decision[
     if not there:
         return Decision(Ruling.REFUSE, value, "molecule", "which molecule? give a name or a SMILES")
     return Decision(Ruling.ACCEPT, value, "molecule")
+
+
+def stands_in(given: str, sentence: str) -> bool:
+    """Whether a phrase stands in a sentence as words of its own; the C of methane is a letter of many others."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(given.lower())}(?![a-z0-9])", sentence.lower()) is not None
+
+
+def _says(given: str, low: str) -> bool:
+    """Whether a name stands in a text, however it is hyphenated; the letters of HF are in "with frequencies" as well."""
+    letters = r"[^a-z0-9*+]?".join(re.escape(c) for c in _bare(given))
+    return bool(letters) and re.search(rf"(?<![a-z0-9]){letters}(?![a-z0-9*+])", low.replace("ω", "w")) is not None
 
 
 def _level_or_task(low: str) -> bool:
@@ -191,7 +202,7 @@ def _check_named(value: Wanted, field: str, told: list[str], low: str) -> Decisi
         if given is None or _bare(given) != _bare(told[0]):
             return _corrected(value, field, {field: told[0]}, f"the sentence says {told[0]}")
         return Decision(Ruling.ACCEPT, value, field)
-    if given is not None and (field == "solvent" or _bare(given) not in _bare(low) or not _bare(given)):
+    if given is not None and (field == "solvent" or not _says(given, low)):
         return _corrected(value, field, {field: None}, f"the sentence does not say {given!r}")
     return Decision(Ruling.ACCEPT, value, field)
 

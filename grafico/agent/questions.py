@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from grafico.agent.grounding import is_smiles, level_in, molecule_in, tasks_in
+from grafico.agent.grounding import is_smiles, level_in, molecule_in, stands_in, tasks_in
 from grafico.agent.quantities import VERB as CONVERT
 from grafico.agent.quantities import quantities_in, unit_of
 from grafico.agent.wanted import Knowing, Looking, Sentence
@@ -234,7 +234,7 @@ def knowing_gates(sentence: str, molecules: Iterable[str]) -> tuple[Gate[Knowing
         if len(which) == 1 and (value.molecule or "").lower() != which[0].lower():
             fixed = value.model_copy(update={"molecule": which[0]})
             return Decision(Ruling.CORRECT, fixed, name, f"the sentence says {which[0]}")
-        if value.molecule and value.molecule.lower() not in low:
+        if value.molecule and not stands_in(value.molecule, sentence):
             fixed = value.model_copy(update={"molecule": None})
             return Decision(Ruling.CORRECT, fixed, name, f"the sentence does not say {value.molecule!r}")
         return Decision(Ruling.ACCEPT, value, name)

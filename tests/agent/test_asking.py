@@ -80,6 +80,26 @@ def test_what_is_missing_is_asked_for():
     assert "do not know a molecule called 'it'" in asked.question
 
 
+@pytest.mark.parametrize("taken", ["C", "N", "it geo", "Geo"])
+def test_letters_of_other_words_are_no_molecule(taken):
+    said = "Please optimize its geometry and give me the frequencies"
+    asked, _ = read(said, {"kind": "compute"}, {**NOTHING, "tasks": ["optimize"], "molecule": taken})
+    assert asked.job is None
+    assert "which molecule?" in asked.question
+
+
+def test_letters_of_other_words_are_no_method():
+    asked, _ = read(
+        "optimize water with frequencies",
+        {"kind": "compute"},
+        {**NOTHING, "tasks": [], "molecule": "water", "method": "HF"},
+    )
+    assert asked.job["input"]["level"]["method"] == "b3lyp"
+    said = "relax water, not with PBE or PBE0 but with r2-SCAN"
+    asked, _ = read(said, {"kind": "compute"}, {**NOTHING, "tasks": [], "molecule": "water", "method": "r2SCAN"})
+    assert asked.job["input"]["level"]["method"] == "r2SCAN"
+
+
 @pytest.mark.parametrize("taken", ["PBE0/6-31G*", "its harmonic frequencies", "6-31G*"])
 def test_a_level_or_a_task_is_no_molecule(taken):
     said = "Optimise formaldehyde at PBE0/6-31G* and compute its harmonic frequencies."
