@@ -158,6 +158,13 @@ def test_cif_files_may_be_measured_without_being_cut(tmp_path: Path):
     assert walked.result.row_of("mine").atoms == 29
     assert walked.result.row_of("mine").stage == "experimental"
     assert walked.result.row_of("empty").failures["download"].kind is FailureKind.BAD_INPUT
+    fresh = MemoryRecorder()
+    fresh.outcomes.update(walked.recorder.outcomes)
+    by_name = Walked(refcodes=["MINE", "yours"], dataset=str(tmp_path), tasks="analyze", recorder=fresh)
+    assert by_name.path == ["Start", "Download", "Analyze", "End"]
+    assert by_name.computed == []  # the same structure was measured before
+    assert by_name.result.row_of("MINE").pores == walked.result.row_of("mine").pores
+    assert "has no CIF of 'yours'" in by_name.result.row_of("yours").failures["download"].message
 
 
 def test_where_all_fail_the_run_fails_and_says_why(tmp_path: Path):
