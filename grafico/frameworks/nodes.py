@@ -46,7 +46,15 @@ Ctx = Context[FrameworkState]
 AnyStep: TypeAlias = Node[FrameworkState, FrameworkResult]
 
 
-class Start(Node[FrameworkState, FrameworkResult]):
+class FrameworkNode(Node[FrameworkState, FrameworkResult]):
+    """A node that leads to what the job asks for next."""
+
+    def rule(self, state: FrameworkState) -> AnyStep:
+        """Return what the job asks for next."""
+        return next_node(state)
+
+
+class Start(FrameworkNode):
     """Take in what the job brings along: its CIF files, and the building blocks that it names."""
 
     async def run(self, ctx: Ctx) -> "Download | ProcessCIF | CombinatorialSearch | Build | Relax | Analyze | Finish":
@@ -71,12 +79,8 @@ class Start(Node[FrameworkState, FrameworkResult]):
         ctx.summarize(state.intent, frameworks=len(state.candidates))
         return await ctx.route()
 
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return what the job asks for next."""
-        return next_node(state)
 
-
-class Download(Node[FrameworkState, FrameworkResult]):
+class Download(FrameworkNode):
     """Fetch structures by refcode, from CoRE MOF or a folder of CIF files, and what was published about them."""
 
     async def run(self, ctx: Ctx) -> "ProcessCIF | CombinatorialSearch | Build | Relax | Analyze | Finish":
@@ -100,10 +104,6 @@ class Download(Node[FrameworkState, FrameworkResult]):
         ctx.summarize(f"{there} structures from {request.dataset}, {missing} missing", there=there, missing=missing)
         return await ctx.route()
 
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return what the job asks for next."""
-        return next_node(state)
-
     async def _fetch(self, ctx: Ctx) -> Downloaded:
         request = ctx.state.request
         if request.dataset not in DATASETS:
@@ -117,7 +117,7 @@ class Download(Node[FrameworkState, FrameworkResult]):
         return outcome.output
 
 
-class ProcessCIF(Node[FrameworkState, FrameworkResult]):
+class ProcessCIF(FrameworkNode):
     """Clean structures and cut them into one metal node and one linker; leave out further copies of one framework."""
 
     async def run(self, ctx: Ctx) -> "CombinatorialSearch | Build | Relax | Analyze | Finish":
@@ -150,10 +150,6 @@ class ProcessCIF(Node[FrameworkState, FrameworkResult]):
         ctx.summarize(f"{cut} of {len(queue)} structures cut into their parts", cut=cut, refused=len(queue) - cut)
         return await ctx.route()
 
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return what the job asks for next."""
-        return next_node(state)
-
     async def _leave_out_copies(self, ctx: Ctx) -> None:
         cut = {name: found.cut for name, found in ctx.state.candidates.items() if found.cut is not None}
         if len(cut) < 2:
@@ -162,7 +158,7 @@ class ProcessCIF(Node[FrameworkState, FrameworkResult]):
             ctx.state.candidates[name].duplicate_of = first
 
 
-class CombinatorialSearch(Node[FrameworkState, FrameworkResult]):
+class CombinatorialSearch(FrameworkNode):
     """Look in the knowledge base for combinations of known parts that were not built before."""
 
     async def run(self, ctx: Ctx) -> "Build | Relax | Analyze | Finish":
@@ -185,12 +181,8 @@ class CombinatorialSearch(Node[FrameworkState, FrameworkResult]):
         ctx.summarize(f"{len(combinations)} combinations that were not built before", combinations=len(combinations))
         return await ctx.route()
 
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return what the job asks for next."""
-        return next_node(state)
 
-
-class Build(Node[FrameworkState, FrameworkResult]):
+class Build(FrameworkNode):
     """Put frameworks together from a topology, a metal node and a linker."""
 
     async def run(self, ctx: Ctx) -> "Relax | Analyze | Finish":
@@ -214,12 +206,8 @@ class Build(Node[FrameworkState, FrameworkResult]):
         ctx.summarize(f"{done} of {len(queue)} frameworks built", built=done, failed=len(queue) - done)
         return await ctx.route()
 
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return what the job asks for next."""
-        return next_node(state)
 
-
-class Relax(Node[FrameworkState, FrameworkResult]):
+class Relax(FrameworkNode):
     """Relax frameworks with a machine-learned potential; one that does not converge stays where it was."""
 
     async def run(self, ctx: Ctx) -> "Analyze | Finish":
@@ -241,10 +229,6 @@ class Relax(Node[FrameworkState, FrameworkResult]):
         done = sum(found.relaxed is not None for found in tried)
         ctx.summarize(f"{done} of {len(tried)} relaxations converged", converged=done, failed=len(tried) - done)
         return await ctx.route()
-
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return what the job asks for next."""
-        return next_node(state)
 
     async def _alone(self, ctx: Ctx, queue: Mapping[str, Candidate], settings: RelaxationSettings) -> None:
         """Relax each in a lane of its own."""
@@ -292,7 +276,7 @@ class Relax(Node[FrameworkState, FrameworkResult]):
         return alone
 
 
-class Analyze(Node[FrameworkState, FrameworkResult]):
+class Analyze(FrameworkNode):
     """Measure pores with Zeo++: diameters, area, volume and channels."""
 
     async def run(self, ctx: Ctx) -> "Finish":
@@ -321,10 +305,6 @@ class Analyze(Node[FrameworkState, FrameworkResult]):
         done = sum(found.pores is not None for found in queue.values())
         ctx.summarize(f"{done} of {len(queue)} frameworks measured", measured=done, failed=len(queue) - done)
         return await ctx.route()
-
-    def rule(self, state: FrameworkState) -> AnyStep:
-        """Return the end."""
-        return next_node(state)
 
 
 class Finish(Node[FrameworkState, FrameworkResult]):
