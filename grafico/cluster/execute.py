@@ -20,7 +20,7 @@ from grafico.calculations import CalculationTask, Failure, FailureKind
 from grafico.cluster import child
 from grafico.cluster.affinity import Cpus, bind, own_cpus
 from grafico.cluster.code import NOTHING, Code
-from grafico.cluster.hardware import blas_kernel
+from grafico.cluster.hardware import OLD_BLAS, blas_kernel
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.leases import lease_folder
 from grafico.cluster.order import LeaseOrder, Order, Reply
@@ -303,7 +303,8 @@ class Service:
         variables = dict.fromkeys(THREAD_VARIABLES, str(kind.threads))
         # A thread that spins while it waits takes the processor from its neighbours.
         variables |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "PYTHONUNBUFFERED": "1"}
-        if "OPENBLAS_CORETYPE" not in os.environ and (kernel := blas_kernel()):
+        # Only where it is needed: in other engines another kernel may turn what rounding decides, as PORMAKE's linkers.
+        if kind.family in OLD_BLAS and "OPENBLAS_CORETYPE" not in os.environ and (kernel := blas_kernel()):
             variables["OPENBLAS_CORETYPE"] = kernel
         variables["CUDA_VISIBLE_DEVICES"] = spec.device
         if spec.simulated:

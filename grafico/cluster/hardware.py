@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Gpu", "available_cpus", "available_memory_mib", "blas_kernel", "detect_gpus", "gpu_settings"]
+__all__ = ["OLD_BLAS", "Gpu", "available_cpus", "available_memory_mib", "blas_kernel", "detect_gpus", "gpu_settings"]
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -45,6 +45,10 @@ def available_memory_mib() -> int:
         if words and words[0].isdigit():
             total = min(total, int(words[0]))
     return total // 2**20
+
+
+OLD_BLAS = frozenset({"pyscf"})
+"""Families of calculations whose wheels carry an OpenBLAS that is too old for the processors of today."""
 
 
 def blas_kernel(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:

@@ -150,7 +150,10 @@ def fails(value: Number, ctx: WorkContext) -> Answer:
 @calculation(version="1", resources=SMALL)
 def surroundings(value: Number, ctx: WorkContext) -> Answer:
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "CUDA_VISIBLE_DEVICES")
-    said = [f"{name}={os.environ.get(name)}" for name in (*names, "GRAFICO_SIMULATED_GPU", "FROM_THE_PROFILE")]
+    said = [
+        f"{name}={os.environ.get(name)}"
+        for name in (*names, "GRAFICO_SIMULATED_GPU", "FROM_THE_PROFILE", "OPENBLAS_CORETYPE")
+    ]
     said.append(f"found={sorted(path.name for path in ctx.scratch.iterdir())}")
     (ctx.scratch / "folder").mkdir()
     (ctx.scratch / "left.txt").write_text("rubbish")

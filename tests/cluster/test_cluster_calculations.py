@@ -1,6 +1,7 @@
 """One calculation on a worker: what comes back, what is kept, and every way to fail."""
 
 import asyncio
+import os
 
 import calculations_for_tests as cases
 import pytest
@@ -37,6 +38,7 @@ def test_processes_are_kept_warm_and_told_their_surroundings(on_cluster, task, p
     said = dict(line.split("=", 1) for line in first.output.text.splitlines())
     assert said["OMP_NUM_THREADS"] == said["OPENBLAS_NUM_THREADS"] == said["threads"] == "1"
     assert (said["OMP_WAIT_POLICY"], said["GOMP_SPINCOUNT"]) == ("passive", "0")
+    assert said["OPENBLAS_CORETYPE"] == str(os.environ.get("OPENBLAS_CORETYPE")), "only PySCF's is asked for a kernel"
     assert (said["CUDA_VISIBLE_DEVICES"], said["device"], said["FROM_THE_PROFILE"]) == ("", "cpu", "yes")
     assert "OMP_NUM_THREADS=2" in wide.output.text
     assert wide.provenance.threads == 2
