@@ -154,7 +154,9 @@ class FrameworkEntities:
             )
         )
 
-    def experimental(self, cut: steps.CutFramework, *, source: str = FILE, key: str | None = None) -> FrameworkGeometry:
+    def experimental(
+        self, cut: steps.CutFramework, *, source: str = FILE, reference: str | None = None, key: str | None = None
+    ) -> FrameworkGeometry:
         """Return the entity of an experimental framework's geometry, whose ``framework`` is an ExperimentalMOF.
 
         Parameters
@@ -162,7 +164,9 @@ class FrameworkEntities:
         cut
             What it was taken apart into.
         source
-            The database that ``cut.name`` is a refcode in; or :data:`FILE`, where the content tells it from others.
+            The database that it is from; or :data:`FILE`, where the content tells it from others.
+        reference
+            The entry's name in that database, such as ``IXEJIG_clean``; default ``cut.name``.
         key
             Content key of the calculation.
         """
@@ -170,7 +174,7 @@ class FrameworkEntities:
         framework = ExperimentalMOF(
             label=cut.name,
             source=source,
-            reference=_reference(source, cut.name, cut.structure),
+            reference=_reference(source, reference or cut.name, cut.structure),
             name=cut.name,
             metals=frozenset(cut.metals),
             topology=self._once(topology_entity(cut.topology)),
@@ -186,13 +190,19 @@ class FrameworkEntities:
         return self._geometry(self._once(framework), "experimental", cut.name, cut.structure, key)
 
     def uncut(
-        self, name: str, structure: ConceptualAtoms, *, source: str = FILE, key: str | None = None
+        self,
+        name: str,
+        structure: ConceptualAtoms,
+        *,
+        source: str = FILE,
+        reference: str | None = None,
+        key: str | None = None,
     ) -> FrameworkGeometry:
         """Return the entity of the geometry of an experimental framework of which no building blocks are known."""
         framework = ExperimentalMOF(
             label=name,
             source=source,
-            reference=_reference(source, name, structure),
+            reference=_reference(source, reference or name, structure),
             name=name,
             metals=metals_of(structure.symbols),
         )

@@ -1,11 +1,12 @@
 """The nodes of the frameworks graph, in the order in which a walk visits them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from grafico.calculations import ArtifactRef, Calculation, Failure, FailureKind, Json, Outcome, Success
 from grafico.frameworks import sources
+from grafico.frameworks.absent import ABSENT, absent_lanes
 from grafico.frameworks.calculations.analyze import analyze
 from grafico.frameworks.calculations.build import build
 from grafico.frameworks.calculations.download import DownloadInput, download
@@ -69,6 +70,7 @@ class Start(FrameworkNode):
                 candidate.failures["download"] = Failure(
                     kind=FailureKind.BAD_INPUT, message=read["missing"], where=self.node_id
                 )
+        await _open_lanes_of_absent(ctx)
         if request.combinations:
             names = sorted({name for _, *pair in request.combinations for name in pair})
             told = await ctx.value("building blocks", _aside(sources.read_blocks, names))
@@ -87,20 +89,22 @@ class Download(FrameworkNode):
         """Fetch them all at once; one that is not there fails alone."""
         state, request = ctx.state, ctx.state.request
         got = await self._fetch(ctx)
-        for refcode in dict.fromkeys(request.refcodes):
-            candidate = state.add(refcode, origin="experimental", reference=refcode)
-            if refcode in got.failed:
-                candidate.failures["download"] = got.failed[refcode]
+        before = set(state.candidates)
+        for name, found in sources.each_once(request.refcodes, got):
+            if isinstance(found, Failure):
+                state.add(name, origin="experimental", reference=name).failures["download"] = found
                 continue
-            found = got.found[refcode]
-            candidate.reference, candidate.published = found.name, found.published
+            candidate = state.add(name, origin="experimental", reference=found.name)
+            candidate.published = found.published
             candidate.source = f"CoRE MOF {found.source}" if request.dataset in DATASETS else None
             if found.note:
                 candidate.notes.append(found.note)
             await _take_structure(ctx, candidate, found.cif)
         state.downloaded = True
-        missing = sum("download" in found.failures for found in state.candidates.values())
-        there = len(request.refcodes) - missing
+        new = {name: found for name, found in state.candidates.items() if name not in before}
+        await _open_lanes_of_absent(ctx, before)
+        missing = sum("download" in found.failures for found in new.values())
+        there = len(new) - missing
         ctx.summarize(f"{there} structures from {request.dataset}, {missing} missing", there=there, missing=missing)
         return await ctx.route()
 
@@ -315,7 +319,8 @@ class Finish(Node[FrameworkState, FrameworkResult]):
     async def run(self, ctx: Ctx) -> End[FrameworkResult]:
         """Build the result."""
         state = ctx.state
-        if state.candidates and not state.usable:
+        # What a search proposed and cannot be built is told all the same, or the next search proposes it again.
+        if state.candidates and not state.usable and not state.searched:
             raise _all_failed(ctx)
         if not ctx.is_job:
             return End(state.result())
@@ -369,6 +374,17 @@ async def _take_structure(ctx: Ctx, candidate: Candidate, cif: str) -> None:
         candidate.failures["download"] = read
     else:
         candidate.found = read
+
+
+async def _open_lanes_of_absent(ctx: Ctx, before: Container[str] = ()) -> None:
+    """Open a lane that fails for each new structure that could not be had, so that the run counts it."""
+    absent = {
+        name: found.failures["download"]
+        for name, found in ctx.state.candidates.items()
+        if name not in before and "download" in found.failures
+    }
+    if absent:
+        await ctx.fan_out(ABSENT, absent_lanes(absent), label="missing")
 
 
 def _aside(function: Callable[..., Json], *arguments: Any) -> Callable[[], Awaitable[Json]]:

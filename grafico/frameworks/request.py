@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -36,13 +37,22 @@ Names: TypeAlias = Annotated[tuple[Name, ...], BeforeValidator(_listed)]
 class Blocks(Model):
     """Frameworks to build: every combination of the topologies, metal nodes and linkers that are named."""
 
-    topology: Names = Field(min_length=1, description="RCSR symbol as PORMAKE knows it, such as bcu; or a list of them")
-    node: Names = Field(min_length=1, description="PORMAKE metal node, such as N625; or a list of them")
-    linker: Names = Field(min_length=1, description="PORMAKE linker, such as E14; or a list of them")
+    topology: Names = Field(
+        min_length=1, max_length=MOST, description="RCSR symbol as PORMAKE knows it, such as bcu; or a list of them"
+    )
+    node: Names = Field(
+        min_length=1, max_length=MOST, description="PORMAKE metal node, such as N625; or a list of them"
+    )
+    linker: Names = Field(min_length=1, max_length=MOST, description="PORMAKE linker, such as E14; or a list of them")
 
     def combinations(self) -> Iterator[tuple[str, str, str]]:
         """Yield topology, metal node and linker of each combination."""
-        yield from product(self.topology, self.node, self.linker)
+        yield from product(*map(dict.fromkeys, (self.topology, self.node, self.linker)))
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are."""
+        return prod(len(set(names)) for names in (self.topology, self.node, self.linker))
 
 
 class Search(Model):
@@ -151,8 +161,9 @@ class FrameworkRequest(Model):
     def _consistent(self) -> "FrameworkRequest":
         if not (self.has_structures or self.has_combinations):
             raise ValueError("nothing to work on: give refcodes, files, build or search")
-        if len(self.combinations) > MOST:
-            raise ValueError(f"build names {len(self.combinations)} frameworks; at most {MOST} in one job")
+        # Counted before they are listed: three long lists name more than memory holds.
+        if (size := sum(blocks.size for blocks in self.build)) > MOST:
+            raise ValueError(f"build names {size} frameworks; at most {MOST} in one job")
         tasks = self.given
         if self.rebuild and not self.has_structures:
             raise ValueError("rebuild: there is nothing to rebuild; give refcodes or files")

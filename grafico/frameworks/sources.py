@@ -2,14 +2,14 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grafico.atoms import ConceptualAtoms, write_cif
 from grafico.calculations import CalculationError, Failure, FailureKind, Json
 from grafico.errors import BadInput
 from grafico.frameworks.blocks import pormake_block
-from grafico.frameworks.download import folder_structures
+from grafico.frameworks.download import DATASETS, Downloaded, FoundStructure, folder_structures
 from grafico.frameworks.potentials import pin_potential
 from grafico.frameworks.relaxing.batches import batches
 from grafico.frameworks.relaxing.needs import memory_an_atom_mib
@@ -25,6 +25,7 @@ __all__ = [
     "cif_files",
     "copies",
     "divided",
+    "each_once",
     "entities",
     "parse",
     "pin",
@@ -60,6 +61,25 @@ def read_folder(refcodes: Sequence[str], folder: str) -> Json:
         There is no such folder.
     """
     return folder_structures(refcodes, Path(folder).expanduser()).model_dump(mode="json")
+
+
+def each_once(refcodes: Sequence[str], got: Downloaded) -> Iterator[tuple[str, FoundStructure | Failure]]:
+    """Yield each structure once, however often and in whatever spelling it was asked for; or why there is none.
+
+    Refcodes of a database are spelt as it spells them, so that two jobs mean the same by one.
+    """
+    seen = set()
+    for refcode in dict.fromkeys(refcodes):
+        if refcode in got.failed:
+            yield refcode, got.failed[refcode]
+            continue
+        found = got.found[refcode]
+        if found.name in seen:
+            continue
+        seen.add(found.name)
+        asked = refcode.strip()
+        known = found.source in DATASETS and found.name.casefold().startswith(asked.casefold())
+        yield found.name[: len(asked)] if known else refcode, found
 
 
 def read_blocks(names: list[str]) -> Json:
@@ -162,16 +182,18 @@ def entities(candidates: Mapping[str, Candidate], relaxation: RelaxationSettings
     for found in candidates.values():
         key = found.keys.get
         source = found.source or FILE
+        failed = found.failures.get("build")
         if found.built is not None and found.combination is not None:
             geometry = made.built(found.combination, found.built, key=key("build"))
         elif found.combination is not None:
-            # Known, although it could not be built: no search proposes it again.
-            made.combination(found.combination)
+            # Known, although it cannot be built: no search proposes it again. Where only the try went wrong, one may.
+            if failed is not None and _is_final(failed):
+                made.combination(found.combination, failure=f"{failed.kind}: {failed.message}")
             continue
         elif found.cut is not None:
-            geometry = made.experimental(found.cut, source=source, key=key("cut"))
+            geometry = made.experimental(found.cut, source=source, reference=found.reference, key=key("cut"))
         elif found.found is not None:
-            geometry = made.uncut(found.name, found.found, source=source)
+            geometry = made.uncut(found.name, found.found, source=source, reference=found.reference)
         else:
             continue
         if found.relaxed is not None and relaxation is not None:
@@ -182,6 +204,11 @@ def entities(candidates: Mapping[str, Candidate], relaxation: RelaxationSettings
         with contextlib.suppress(BadInput):  # a net that is found in crystals and not in PORMAKE
             made.net(roles_of(symbol))
     return made.all()
+
+
+def _is_final(failure: Failure) -> bool:
+    """Whether building would fail again: for what the parts are, and not for what befell the calculation."""
+    return failure.kind in {FailureKind.BAD_INPUT, FailureKind.REFUSED} or "combination" in failure.details
 
 
 def _symbols(candidates: Mapping[str, Candidate]) -> set[str]:

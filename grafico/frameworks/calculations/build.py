@@ -175,7 +175,11 @@ def _put_together(value: BuildInput, assignment: Assignment) -> Any:
         raise
     except Exception as error:  # it raises bare ones, and what NumPy and SciPy raise
         text = " ".join(str(error).split()) or type(error).__name__
-        raise CalculationError(FailureKind.ENGINE_ERROR, f"PORMAKE cannot build {combination.name}: {text}") from error
+        raise CalculationError(
+            FailureKind.ENGINE_ERROR,
+            f"PORMAKE cannot build {combination.name}: {text}",
+            details={"combination": combination.name},
+        ) from error
 
 
 def _as_placed(topology: str, framework: Any) -> tuple[float, int]:
@@ -203,7 +207,7 @@ def _sane(structure: ConceptualAtoms, name: str) -> None:
         raise CalculationError(
             FailureKind.ENGINE_ERROR,
             f"PORMAKE's cell for {name} is none: {volume:.3g} Å³ for {len(structure)} atoms",
-            details={"volume": volume},
+            details={"volume": volume, "combination": name},
         )
 
 
