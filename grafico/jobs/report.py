@@ -11,6 +11,7 @@ from grafico.jobs.settle import exit_code, read_tables
 from grafico.runs import RunPaths, RunStatus, RunView
 from grafico.runs.run import Manifest
 from grafico.runs.story import spot
+from grafico.runs.view import LaneView
 
 __all__ = ["brief", "full", "outlook", "result_files", "state_of"]
 
@@ -131,8 +132,15 @@ def outlook(
     folder = shown or view.paths.root
     if files:
         lines.append(f"results: {folder / 'results'}: {', '.join(files[:12])}{' …' if len(files) > 12 else ''}")
-    lines += _next(view, failed[0].member if failed else None, slurm)
+    lines += _next(view, _called(view, failed[0]) if failed else None, slurm)
     return lines
+
+
+def _called(view: RunView, lane: LaneView) -> str:
+    """Return what `explain` and `logs` know a lane by: its members' keys, or its path where others have the same keys."""
+    end = f"/{lane.member}"
+    alike = sum(f"/{other.member}".endswith(end) for other in view.lanes.values())
+    return lane.member if alike == 1 else lane.path
 
 
 def _grouped(files: list[str]) -> list[str]:

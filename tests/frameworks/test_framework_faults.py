@@ -131,3 +131,21 @@ def test_three_long_lists_are_counted_and_not_listed() -> None:
     # The same name twice is the same framework.
     blocks = {"topology": ["pcu"] * 300, "node": ["N16"] * 300, "linker": ["E14"] * 300}
     assert FrameworkRequest.model_validate({"build": blocks}).combinations == (("pcu", "N16", "E14"),)
+
+
+def test_the_lane_that_a_report_says_to_look_at_can_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAFICO_KB", str(tmp_path / "kb"))
+    (tmp_path / "job.yaml").write_text(
+        "name: twice\ngraph: framework-design\ninput:\n  build: {topology: pcu, node: N16, linker: E44}\n"
+        "  tasks: [build, analyze]\n  analysis: {timeout_s: 0.1, samples: 20000, volume_samples: 1000000}\n"
+    )
+    found = CliRunner().invoke(app, ["run", "job.yaml"], catch_exceptions=False)
+    assert found.exit_code == 4, found.output
+    (line,) = [line for line in found.output.splitlines() if line.startswith("why: grafico ")]
+    # The framework has a lane of its own for building too, so its name alone would not do.
+    told = CliRunner().invoke(app, line.partition("   ")[0].split()[2:], catch_exceptions=False)
+    assert told.exit_code == 0, told.output
+    assert "timeout" in told.output
