@@ -86,6 +86,9 @@ class BuiltFramework(Model):
     bonds: tuple[tuple[int, int, str], ...] = Field(description="bonds, from 0, with PORMAKE's types S, D, T, A")
     rmsd: float = Field(ge=0, description="largest RMSD between a block and its place, before the net was adjusted")
     shortest: float = Field(gt=0, description="shortest distance between atoms over the sum of their covalent radii")
+    turned: int = Field(
+        default=0, ge=0, description="linkers that were turned about their axis, to keep atoms from clashing"
+    )
 
 
 class RelaxationSettings(Model):

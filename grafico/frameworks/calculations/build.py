@@ -16,6 +16,7 @@ from grafico.frameworks.quiet import quiet
 from grafico.frameworks.shapes import paired_rmsd
 from grafico.frameworks.steps import BuildInput, BuiltFramework
 from grafico.frameworks.topologies import Topology, load_topology, roles_of
+from grafico.frameworks.turning import axles_of, turn_linkers
 
 __all__ = ["Contact", "build", "build_resources", "built_cif", "closest_contact", "planned_atoms"]
 
@@ -66,14 +67,20 @@ def build(value: BuildInput, ctx: WorkContext) -> BuiltFramework:
     _fits(value, rmsd, block.name, role)
     structure = from_ase(framework.atoms)
     _sane(structure, combination.name)
-    closest = closest_contact(structure)
+    closest, turned = closest_contact(structure), 0
+    if closest.ratio < value.min_distance:
+        structure, turned = _with_turned_linkers(framework, structure, value.min_distance)
+        framework.atoms.positions[:] = structure.positions
+        closest = closest_contact(structure)
     if closest.ratio < value.min_distance:
         raise _clash(value, structure, closest)
     bonds = tuple(
         (int(i), int(j), str(kind)) for (i, j), kind in zip(framework.bonds, framework.bond_types, strict=True)
     )
     _joined(combination.name, framework.atoms, bonds)
-    return BuiltFramework(name=combination.name, structure=structure, bonds=bonds, rmsd=rmsd, shortest=closest.ratio)
+    return BuiltFramework(
+        name=combination.name, structure=structure, bonds=bonds, rmsd=rmsd, shortest=closest.ratio, turned=turned
+    )
 
 
 def built_cif(framework: BuiltFramework) -> str:
@@ -195,6 +202,19 @@ def _as_placed(topology: str, framework: Any) -> tuple[float, int]:
         if rmsd > worst:
             worst, role = rmsd, int(net.node_types[index])
     return worst, role
+
+
+def _with_turned_linkers(framework: Any, structure: ConceptualAtoms, enough: float) -> tuple[ConceptualAtoms, int]:
+    """Return a framework whose linkers on edges are turned about their axes out of each other's way, and how many are."""
+    import numpy
+
+    radii = numpy.array([covalent_radius(symbol) for symbol in structure.symbols])
+    axles = axles_of(framework.info["located_bbs"])
+    cell = numpy.asarray(structure.cell)
+    positions, turned = turn_linkers(numpy.asarray(structure.positions), radii, cell, axles, enough)
+    if not turned:
+        return structure, 0
+    return structure.moved(tuple((float(x), float(y), float(z)) for x, y, z in positions)), turned
 
 
 def _sane(structure: ConceptualAtoms, name: str) -> None:
