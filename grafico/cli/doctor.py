@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
@@ -55,6 +56,14 @@ PARTS = (
     Part("ase", "ase", "structures", "chem"),
     Part("scipy", "scipy", "numerics", "chem"),
     Part("matplotlib", "matplotlib", "plots", "chem"),
+    Part("pormake", "pormake", "frameworks: building", "mof"),
+    Part("pyzeo", "pyzeo", "frameworks: pores (Zeo++)", "mof"),
+    Part("mofstructure", "mofstructure", "frameworks: nets", "mof"),
+    Part("core-mof", "CoRE_MOF", "frameworks: structures by refcode", "mof"),
+    Part("torch", "torch", "machine-learned potentials", "mlip"),
+    Part("sevenn", "sevenn", "potentials 7net", "mlip"),
+    Part("chgnet", "chgnet", "potentials chgnet", "mlip"),
+    Part("torch-sim-atomistic", "torch_sim", "many relaxations at once", "mlip"),
     Part("dask-jobqueue", "dask_jobqueue", "Slurm", "slurm"),
     Part("bokeh", "bokeh", "dashboard", "dashboard"),
     Part("litellm", "litellm", "language models", "llm"),
@@ -131,7 +140,11 @@ def _import(module: str) -> str:
     command = [sys.executable, "-c", f"import {module}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+        # Elsewhere: PORMAKE leaves a file wherever it is imported.
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=120, check=False, env=environment, cwd=folder
+            )
     except subprocess.TimeoutExpired:
         return "its import takes more than two minutes"
     if done.returncode == 0:
