@@ -1,4 +1,4 @@
-"""From a sentence to something that can be done: a model reads, gates dispose, code composes and checks.
+"""From a sentence to something that can be done: a model reads, if there is one, gates dispose, code composes and checks.
 
 The model is asked for two small objects at most: what kind of thing is wanted, and its particulars. It never sees a
 coordinate, a file or a result, and nothing that it writes is shown as an answer.
@@ -80,12 +80,12 @@ class Reader:
     Parameters
     ----------
     client
-        The model.
+        The model; none: the words of a sentence that have one meaning are all that counts.
     audit
         Where proposals and what gates made of them are logged.
     """
 
-    def __init__(self, client: Forms, audit: AuditLog | None = None) -> None:
+    def __init__(self, client: Forms | None, audit: AuditLog | None = None) -> None:
         self.client = client
         self.audit = audit or AuditLog()
 
@@ -136,35 +136,39 @@ class Reader:
 
     async def _form(self, sentence: str, form: type[Model], gates: Sequence[Gate[Any]], what: str) -> Asked:
         """Have a form filled in; it goes back when it does not validate."""
+        value, agent, notes = BLANK[form], "rules", list[str]()
+        if self.client is not None:
+            agent = self.client.settings.model
+            filled, why = await self._filled(self.client, sentence, form, what)
+            if filled is None:
+                # What the words of the sentence mean to the gates does not need the model.
+                notes = [f"the model filled in no {what} ({why}); the sentence's own words count"]
+            value = filled or value
+        disposed, decisions = self.audit.dispose(
+            gates, value, agent=agent, asked=f"{what}: {sentence[:200]}", shown=value.model_dump(mode="json")
+        )
+        notes += _notes(decisions, corrected="corrected" if self.client is not None else "read")
+        return Asked("unclear", form=disposed, question=_question(decisions), notes=notes)
+
+    async def _filled(self, client: Forms, sentence: str, form: type[Model], what: str) -> tuple[Model | None, str]:
+        """Return the form as the model filled it in, or nothing and why."""
         messages = prompt_of(sentence, form)
         schema = form.model_json_schema()
         errors: tuple[str, ...] = ()
-        value: Model | None = None
-        notes: list[str] = []
-        for _ in range(1 + self.client.settings.corrections):
+        for _ in range(1 + client.settings.corrections):
             try:
-                answer = await self.client.ask(
+                answer = await client.ask(
                     [*messages, *corrections(errors)], schema, purpose="ask", where=what, repaired=bool(errors)
                 )
-                value = form.model_validate(_tidied(answer, form))
-                break
+                return form.model_validate(_tidied(answer, form)), ""
             except BadAnswer as error:
-                errors = (error.message,)
-                break
+                return None, error.message
             except ValidationError as error:
                 errors = tuple(
                     f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
                     for item in error.errors(include_url=False, include_context=False)[:5]
                 )
-        if value is None:
-            # What the words of the sentence mean to the gates does not need the model.
-            value = BLANK[form]
-            notes = [f"the model filled in no {what} ({errors[0]}); the sentence's own words count"]
-        disposed, decisions = self.audit.dispose(
-            gates, value, agent=self.client.settings.model, asked=f"{what}: {sentence[:200]}",
-            shown=value.model_dump(mode="json"),
-        )  # fmt: skip
-        return Asked("unclear", form=disposed, question=_question(decisions), notes=notes + _notes(decisions))
+        return None, errors[0]
 
 
 def prompts_for(sentence: str) -> list[list[Message]]:
@@ -233,8 +237,8 @@ def _question(decisions: Sequence[Decision[Any]]) -> str:
     return next((decision.reason for decision in decisions if decision.ruling is Ruling.REFUSE), "")
 
 
-def _notes(decisions: Sequence[Decision[Any]]) -> list[str]:
-    words = {Ruling.CORRECT: "corrected", Ruling.FLAG: "unsure"}
+def _notes(decisions: Sequence[Decision[Any]], *, corrected: str) -> list[str]:
+    words = {Ruling.CORRECT: corrected, Ruling.FLAG: "unsure"}
     return [f"{words[d.ruling]}: {d.gate}: {d.reason}" for d in decisions if d.ruling in words]
 
 

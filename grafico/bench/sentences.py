@@ -29,7 +29,7 @@ from grafico.control.local import serving
 from grafico.errors import BadInput, ModelError
 from grafico.units import convert
 
-__all__ = ["EmptyForms", "GivenForms", "bench", "is_right", "meaning_of", "read_sentences"]
+__all__ = ["GivenForms", "bench", "is_right", "meaning_of", "read_sentences"]
 
 TEMPERATURE = 298.15
 TIMES = {"timeout_s": 240.0, "patience_s": 600.0, "tries": 2, "corrections": 1, "max_tokens": 200}
@@ -60,13 +60,6 @@ class GivenForms:
         """Return the form that a schema describes."""
         name = str(schema["title"])
         return dict(self.answers.get(name, EMPTY[name]))
-
-
-class EmptyForms(GivenForms):
-    """Forms that nobody filled in: what the gates make of them is rules alone."""
-
-    def __init__(self) -> None:
-        super().__init__({})
 
 
 class Keeping:
@@ -101,7 +94,7 @@ def bench(models: Sequence[str], api_base: str | None, *, tell: Callable[[str], 
         Shares; for each model, under ``sentences``, which sentences came out right.
     """
     sentences = read_sentences()
-    alone = [is_right(asyncio.run(_read(item["say"], EmptyForms())), item["want"]) for item in sentences]
+    alone = [is_right(asyncio.run(_read(item["say"], None)), item["want"]) for item in sentences]
     found: dict[str, Any] = {"sentences": len(sentences), "gates with an empty form": _share(alone)}
     for name in models:
         with serving(name, api_base) as which:
@@ -142,7 +135,7 @@ async def _model(
     }
 
 
-async def _read(sentence: str, forms: Forms) -> dict[str, Json]:
+async def _read(sentence: str, forms: Forms | None) -> dict[str, Json]:
     return await meaning_of(await Reader(forms, AuditLog()).read(sentence))
 
 

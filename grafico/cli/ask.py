@@ -52,8 +52,9 @@ def ask(
 ) -> None:
     """Turn a sentence into a job, show it, and run it when you agree; or answer from runs and the knowledge base.
 
-    The model fills in a form of a few words. Deterministic checks hold it to what the sentence says, the job is validated
-    like any other, and nothing runs before you have seen it. Coordinates, files and results are never sent to a model.
+    The model fills in a form of a few words; without one, rules read what they can. Deterministic checks hold it to what the
+    sentence says, the job is validated like any other, and nothing runs before you have seen it. Coordinates, files and
+    results are never sent to a model.
     """
     import asyncio
 
@@ -61,14 +62,19 @@ def ask(
     if show_prompt:
         _show_prompts(text, as_json=as_json)
         return
+    from grafico.agent.ask import Reader
     from grafico.agent.tool import Desk
     from grafico.control.local import serving
     from grafico.errors import BadInput
 
     if not model:
-        raise BadInput("no language model is configured", hint=HOW)
-    with serving(model, api_base) as which:
-        asked = asyncio.run(_read(text, _settings(which), cluster))
+        if api_base:
+            raise BadInput("--api-base names a server, and no --model which model of it to ask", hint=HOW)
+        asked = asyncio.run(Reader(None).read(text, cluster=cluster))
+        asked.notes.insert(0, "no language model (--model): only words that have one meaning to the rules count")
+    else:
+        with serving(model, api_base) as which:
+            asked = asyncio.run(_read(text, _settings(which), cluster))
     if asked.question:
         if as_json:
             print_json({"kind": asked.kind, "question": asked.question, "notes": asked.notes})

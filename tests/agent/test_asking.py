@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "control"))
 
@@ -17,6 +18,7 @@ from scripted_server import ScriptedServer, fails, says
 from grafico.agent.answers import answer
 from grafico.agent.ask import Reader, prompts_for
 from grafico.agent.tool import Desk
+from grafico.cli.main import app
 from grafico.control import AuditLog, Ledger, ModelClient, ModelSettings
 from grafico.errors import BadInput, ModelUnavailable
 
@@ -201,3 +203,19 @@ def test_sentences_that_are_none_are_refused(sentence):
 def test_a_model_that_is_down_is_said():
     with pytest.raises(ModelUnavailable, match="2 tries"):
         read("optimize water", fails(503))
+
+
+def test_a_sentence_is_read_by_rules_where_there_is_no_model(tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAFICO_MODEL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(app, ["ask", "optimize formaldehyde with PBE0/def2-TZVP", "--json"])
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.stdout)
+    assert found["job"]["input"]["molecule"] == {"name": "formaldehyde"}
+    assert (found["job"]["input"]["level"]["method"], found["job"]["input"]["tasks"]) == ("pbe0", ["optimize"])
+    assert found["notes"][0].startswith("no language model")
+    assert not any("corrected" in note for note in found["notes"])
+    unclear = CliRunner().invoke(app, ["ask", "make me a sandwich"])
+    assert (unclear.exit_code, "I can do" in unclear.output) == (2, True)
+    lost = CliRunner().invoke(app, ["ask", "optimize water", "--api-base", "http://127.0.0.1:1/v1"])
+    assert lost.exit_code == 2

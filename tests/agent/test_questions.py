@@ -15,13 +15,13 @@ from grafico.agent.ask import Asked, Reader
 from grafico.agent.quantities import quantities_in
 from grafico.agent.questions import runs_in
 from grafico.agent.tool import Desk
-from grafico.bench.sentences import EmptyForms, GivenForms
+from grafico.bench.sentences import GivenForms
 from grafico.errors import RunNotFound
 
 
 def read(sentence: str, **forms) -> Asked:
     """Return what gates make of a sentence, with forms as given or empty ones."""
-    return asyncio.run(Reader(GivenForms(forms) if forms else EmptyForms()).read(sentence))
+    return asyncio.run(Reader(GivenForms(forms) if forms else None).read(sentence))
 
 
 @pytest.mark.parametrize(

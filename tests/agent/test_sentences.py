@@ -14,7 +14,7 @@ pytest.importorskip("rdkit")
 pytest.importorskip("pyscf")
 
 from grafico.agent.ask import Reader
-from grafico.bench.sentences import EmptyForms, GivenForms, is_right, meaning_of, read_sentences
+from grafico.bench.sentences import GivenForms, is_right, meaning_of, read_sentences
 from grafico.control import Ledger, ModelClient, ModelSettings
 from grafico.control.local import KEY_VARIABLE
 from tests.local_model import served
@@ -35,7 +35,7 @@ def outcome(sentence: str, forms) -> dict:
 
 
 def forms_of(name: str, sentence: str):
-    return EmptyForms() if name == "gates alone" else GivenForms(RECORDED[name]["forms"][sentence])
+    return None if name == "gates alone" else GivenForms(RECORDED[name]["forms"][sentence])
 
 
 def test_the_sentences_are_twenty_and_of_many_kinds():
@@ -61,7 +61,7 @@ def test_every_sentence_ends_in_a_job_that_validates_or_in_a_question(name):
 
 def test_a_job_is_wrong_as_soon_as_one_particular_is():
     sentence = next(item for item in SENTENCES if item["say"].startswith("single point energy"))
-    meant = outcome(sentence["say"], EmptyForms())
+    meant = outcome(sentence["say"], None)
     assert is_right(meant, sentence["want"])
     for name, other in (("charge", 1), ("solvent", "water"), ("basis", "def2-svp"), ("tasks", ["optimize"])):
         assert not is_right({**meant, name: other}, sentence["want"])
