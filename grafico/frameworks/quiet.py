@@ -5,6 +5,7 @@ import io
 import logging
 import signal
 import threading
+import time
 import types
 import warnings
 from collections.abc import Iterator
@@ -63,6 +64,10 @@ def _silenced() -> Iterator[None]:
             logging.disable(disabled)
 
 
+AGAIN_S = 1.0
+"""Seconds after which an alarm rings again."""
+
+
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """End the block after some seconds, where it runs in the main thread.
@@ -86,13 +91,14 @@ def time_limit(seconds: float) -> Iterator[None]:
             raise OutOfTime
 
     left, interval = signal.getitimer(signal.ITIMER_REAL)
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before, began = signal.signal(signal.SIGALRM, ring), time.monotonic()
+    # It rings until it is heard: what is raised in a callback, as of the garbage collector, is lost.
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(AGAIN_S, max(0.1, seconds)))
     try:
         yield
     finally:
         running = False
-        remaining, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (seconds - remaining)), interval)
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (time.monotonic() - began)), interval)

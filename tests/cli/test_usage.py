@@ -50,7 +50,7 @@ def test_every_benchmark_that_is_offered_is_there(grafico: Callable[..., Any]) -
     from grafico.cli.bench import app
 
     names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
-    assert {"chemistry", "cluster", "gpu", "graph", "help", "kb", "routing", "soak"} == set(names)
+    assert {"chemistry", "cluster", "frameworks", "gpu", "graph", "help", "kb", "routing", "soak"} == set(names)
     for name in names:
         assert callable(importlib.import_module(f"grafico.bench.{name}").bench)
 

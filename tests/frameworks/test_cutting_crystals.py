@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -23,7 +24,7 @@ from grafico.frameworks.cutting import cut_framework
 from grafico.frameworks.kinds import unique_fragments
 from grafico.frameworks.parts import BuildingBlock
 from grafico.frameworks.periodic import parts_of, translation_basis
-from grafico.frameworks.quiet import quiet, time_limit
+from grafico.frameworks.quiet import OutOfTime, quiet, time_limit
 
 # Topology, nodes and linkers in the cell, linker. The node is C8O24Zr6 with eight connections in each: the hydrogen
 # atoms of its hydroxide are not in the data set.
@@ -240,6 +241,23 @@ def test_threads_that_are_quiet_at_once_leave_the_console_as_it_was(capfd: pytes
 def test_a_net_that_takes_too_long_is_a_failure_of_that_kind() -> None:
     failure = refused(cif_of("IXEJIG"), "net_timeout", net_seconds=0.05)
     assert failure.kind is FailureKind.TIMEOUT
+
+
+def test_an_alarm_that_is_lost_in_a_callback_rings_again() -> None:
+    class Deaf:
+        def __del__(self) -> None:
+            time.sleep(0.3)  # what is raised in here is only warned of
+
+    lost: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda told: lost.append(told.exc_type)
+    try:
+        with pytest.raises(OutOfTime), time_limit(0.1):
+            waiting: Deaf | None = Deaf()
+            del waiting
+            time.sleep(5)
+    finally:
+        sys.unraisablehook = hook
+    assert lost == [OutOfTime]
 
 
 def test_it_works_in_a_thread_where_no_alarm_can_be_set() -> None:

@@ -53,6 +53,7 @@ def test_every_entity_is_an_owl_class_with_its_properties_and_units():
         "m²/cm³",
         "km/mol",
         "e a0",
+        "eV/Å³",
     }
 
 
