@@ -248,13 +248,16 @@ def test_an_alarm_that_is_lost_in_a_callback_rings_again() -> None:
         def __del__(self) -> None:
             time.sleep(0.3)  # what is raised in here is only warned of
 
+    def wait() -> None:
+        waiting: Deaf | None = Deaf()
+        del waiting
+        time.sleep(5)
+
     lost: list[object] = []
     hook, sys.unraisablehook = sys.unraisablehook, lambda told: lost.append(told.exc_type)
     try:
         with pytest.raises(OutOfTime), time_limit(0.1):
-            waiting: Deaf | None = Deaf()
-            del waiting
-            time.sleep(5)
+            wait()
     finally:
         sys.unraisablehook = hook
     assert lost == [OutOfTime]
