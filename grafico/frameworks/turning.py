@@ -22,6 +22,8 @@ class Axle(NamedTuple):
 
     atoms: Sequence[int]
     """Its real atoms, by index in the framework."""
+    places: Any
+    """Where they are, Å, shape (atoms, 3): in one piece, while a framework's atoms may be cut apart by the cell's border."""
     start: Any
     """One docking point, Å."""
     direction: Any
@@ -45,7 +47,8 @@ def axles_of(blocks: Sequence[Any]) -> list[Axle]:
         real = [index for index, symbol in enumerate(block.atoms.symbols) if symbol != "X"]
         points = block.atoms.positions[[index for index, symbol in enumerate(block.atoms.symbols) if symbol == "X"]]
         if len(points) == 2 and (length := float(numpy.linalg.norm(points[1] - points[0]))) > 1e-3:
-            found.append(Axle(range(offset, offset + len(real)), points[0], (points[1] - points[0]) / length))
+            atoms = range(offset, offset + len(real))
+            found.append(Axle(atoms, block.atoms.positions[real], points[0], (points[1] - points[0]) / length))
         offset += len(real)
     return found
 
@@ -70,9 +73,12 @@ def turn_linkers(positions: Any, radii: Any, cell: Any, axles: Sequence[Axle], e
     """
     import numpy
 
-    at = numpy.array(positions, dtype=float)
-    if sum(len(axle.atoms) for axle in axles) * len(at) > MOST:
-        return at, 0
+    found = numpy.array(positions, dtype=float)
+    if sum(len(axle.atoms) for axle in axles) * len(found) > MOST:
+        return found, 0
+    at = found.copy()
+    for axle in axles:
+        at[list(axle.atoms)] = axle.places
     turned: set[int] = set()
     for _ in range(PASSES):
         again = False
@@ -89,7 +95,10 @@ def turn_linkers(positions: Any, radii: Any, cell: Any, axles: Sequence[Axle], e
                 again = True
         if not again:
             break
-    return at, len(turned)
+    for number in turned:
+        own = list(axles[number].atoms)
+        found[own] = at[own]
+    return found, len(turned)
 
 
 def _rooms(at: Any, radii: Any, cell: Any, axle: Axle, angles: Sequence[int]) -> list[float]:

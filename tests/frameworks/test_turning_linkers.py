@@ -19,8 +19,9 @@ def paddles(first: float, second: float, apart: float = 2.6):
         arm = 1.2 * numpy.array([numpy.cos(numpy.deg2rad(angle)), numpy.sin(numpy.deg2rad(angle)), 0.0])
         up = numpy.array([0.0, 0.0, 1.0])
         axis = numpy.array([x, 10.0, 0.0])
-        rows += [axis + 8 * up, axis + arm + 10 * up, axis - arm + 10 * up, axis + 12 * up]
-        axles.append(Axle(range(4 * number, 4 * number + 4), axis + 7 * up, up))
+        own = [axis + 8 * up, axis + arm + 10 * up, axis - arm + 10 * up, axis + 12 * up]
+        rows += own
+        axles.append(Axle(range(4 * number, 4 * number + 4), numpy.array(own), axis + 7 * up, up))
     return numpy.array(rows), axles
 
 
@@ -42,6 +43,16 @@ def test_linkers_that_have_room_stay_where_they_are():
     found, turned = turn_linkers(positions, RADII, CELL, axles, 0.9)
     assert turned == 0
     assert (found == positions).all()
+
+
+def test_linkers_that_the_border_of_the_cell_cuts_turn_in_one_piece():
+    positions, axles = paddles(0.0, 0.0)
+    cut = positions.copy()
+    cut[[1, 3, 6]] += [[20.0, 0, 0], [0, -20.0, 0], [0, 0, 20.0]]
+    (whole, _), (found, turned) = (turn_linkers(each, RADII, CELL, axles, 0.9) for each in (positions, cut))
+    assert turned >= 1
+    shift = (found - whole) / 20.0
+    assert shift == pytest.approx(numpy.round(shift), abs=1e-9)
 
 
 def test_images_of_the_cell_count():
@@ -74,4 +85,11 @@ def test_a_framework_of_the_paper_is_built_whichever_way_rounding_turns_its_link
     # bcu, N625 and E32: as PORMAKE leaves them, linkers clash on some processors and not on others.
     built = framework("bcu", "N625", "E32")
     assert len(built.structure) == 2 * 38 + 8 * 26
+    assert built.shortest >= 0.6
+
+
+@pytest.mark.parametrize("linker", ["E19", "E26"])
+def test_what_is_turned_stays_bound(linker):
+    # Blocks that PORMAKE leaves clashing on this net; some of the linkers lie across the border of the cell.
+    built = framework("bcu", "N149", linker)
     assert built.shortest >= 0.6
