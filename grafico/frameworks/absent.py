@@ -1,12 +1,13 @@
 """Structures that never came: a lane of its own for each, so that the run counts them as it counts all other failures."""
 
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 
 from grafico.calculations import Failure
+from grafico.frameworks.state import FrameworkState
 from grafico.graphs import Context, End, Graph, GraphState, Node
 
-__all__ = ["ABSENT", "AbsentState", "absent_lanes"]
+__all__ = ["ABSENT", "AbsentState", "open_absent"]
 
 
 @dataclass(kw_only=True)
@@ -34,6 +35,12 @@ ABSENT = Graph(
 )
 
 
-def absent_lanes(failures: Mapping[str, Failure]) -> dict[str, AbsentState]:
-    """Return the states of lanes that fail with the failures given, by name."""
-    return {name: AbsentState(intent=f"read {name}", failure=failure) for name, failure in failures.items()}
+async def open_absent(ctx: Context[FrameworkState], before: Container[str] = ()) -> None:
+    """Open a lane that fails for each structure that could not be had and was not known before."""
+    lanes = {
+        name: AbsentState(intent=f"read {name}", failure=found.failures["download"])
+        for name, found in ctx.state.candidates.items()
+        if name not in before and "download" in found.failures
+    }
+    if lanes:
+        await ctx.fan_out(ABSENT, lanes, label="missing")

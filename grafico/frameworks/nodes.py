@@ -1,12 +1,14 @@
 """The nodes of the frameworks graph, in the order in which a walk visits them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Mapping
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from grafico.calculations import ArtifactRef, Calculation, Failure, FailureKind, Json, Outcome, Success
+from pydantic import BaseModel
+
+from grafico.calculations import ArtifactRef, Calculation, Failure, FailureKind, Json
 from grafico.frameworks import sources
-from grafico.frameworks.absent import ABSENT, absent_lanes
+from grafico.frameworks.absent import open_absent
 from grafico.frameworks.calculations.analyze import analyze
 from grafico.frameworks.calculations.build import build
 from grafico.frameworks.calculations.download import DownloadInput, download
@@ -44,6 +46,8 @@ __all__ = [
 ]
 
 Ctx = Context[FrameworkState]
+InputT = TypeVar("InputT", bound=BaseModel)
+OutputT = TypeVar("OutputT", bound=BaseModel)
 AnyStep: TypeAlias = Node[FrameworkState, FrameworkResult]
 
 
@@ -70,7 +74,7 @@ class Start(FrameworkNode):
                 candidate.failures["download"] = Failure(
                     kind=FailureKind.BAD_INPUT, message=read["missing"], where=self.node_id
                 )
-        await _open_lanes_of_absent(ctx)
+        await open_absent(ctx)
         if request.combinations:
             names = sorted({name for _, *pair in request.combinations for name in pair})
             told = await ctx.value("building blocks", _aside(sources.read_blocks, names))
@@ -102,7 +106,7 @@ class Download(FrameworkNode):
             await _take_structure(ctx, candidate, found.cif)
         state.downloaded = True
         new = {name: found for name, found in state.candidates.items() if name not in before}
-        await _open_lanes_of_absent(ctx, before)
+        await open_absent(ctx, before)
         missing = sum("download" in found.failures for found in new.values())
         there = len(new) - missing
         ctx.summarize(f"{there} structures from {request.dataset}, {missing} missing", there=there, missing=missing)
@@ -128,18 +132,12 @@ class ProcessCIF(FrameworkNode):
         """Cut each in a lane of its own."""
         state, request = ctx.state, ctx.state.request
         queue = state.due("cut")
-        outcomes = await ctx.fan_out(
-            process_cif,
-            {
-                name: ProcessCIFInput(name=name, cif=found.cif or "", remove_guests=request.remove_guests)
-                for name, found in queue.items()
-            },
-            limit=request.lanes,
-            label="cut",
-        )
-        for name, outcome in outcomes.items():
-            if (cut := _output(queue[name], "cut", outcome)) is not None:
-                queue[name].cut = cut
+        inputs = {
+            name: ProcessCIFInput(name=name, cif=found.cif or "", remove_guests=request.remove_guests)
+            for name, found in queue.items()
+        }
+        for name, output in (await _in_lanes(ctx, "cut", process_cif, inputs)).items():
+            queue[name].cut = output
         await self._leave_out_copies(ctx)
         if request.rebuild:
             for found in tuple(queue.values()):
@@ -193,19 +191,17 @@ class Build(FrameworkNode):
         """Build each in a lane of its own."""
         state, request = ctx.state, ctx.state.request
         queue = state.due("build")
-        outcomes = await ctx.fan_out(
-            build,
-            {
-                name: BuildInput(combination=found.combination, max_rmsd=request.max_rmsd)
-                for name, found in queue.items()
-                if found.combination is not None
-            },
-            limit=request.lanes,
-            label="build",
-        )
-        for name, outcome in outcomes.items():
-            if (built := _output(queue[name], "build", outcome)) is not None:
-                queue[name].built = built
+        inputs = {
+            name: BuildInput(combination=found.combination, max_rmsd=request.max_rmsd)
+            for name, found in queue.items()
+            if found.combination is not None
+        }
+        for name, output in (await _in_lanes(ctx, "build", build, inputs)).items():
+            queue[name].built = output
+            if output.turned:
+                queue[name].notes.append(
+                    f"{output.turned} linkers turned about their axes: atoms clashed as PORMAKE left them"
+                )
         done = sum(found.built is not None for found in queue.values())
         ctx.summarize(f"{done} of {len(queue)} frameworks built", built=done, failed=len(queue) - done)
         return await ctx.route()
@@ -236,19 +232,13 @@ class Relax(FrameworkNode):
 
     async def _alone(self, ctx: Ctx, queue: Mapping[str, Candidate], settings: RelaxationSettings) -> None:
         """Relax each in a lane of its own."""
-        outcomes = await ctx.fan_out(
-            relax,
-            {
-                name: RelaxInput(structure=found.structure, settings=settings)
-                for name, found in queue.items()
-                if found.structure is not None
-            },
-            limit=ctx.state.request.lanes,
-            label="relax",
-        )
-        for name, outcome in outcomes.items():
-            if (relaxed := _output(queue[name], "relax", outcome)) is not None:
-                queue[name].relaxed = relaxed
+        inputs = {
+            name: RelaxInput(structure=found.structure, settings=settings)
+            for name, found in queue.items()
+            if found.structure is not None
+        }
+        for name, output in (await _in_lanes(ctx, "relax", relax, inputs)).items():
+            queue[name].relaxed = output
 
     async def _together(
         self, ctx: Ctx, queue: Mapping[str, Candidate], settings: RelaxationSettings, gpus: int
@@ -287,24 +277,17 @@ class Analyze(FrameworkNode):
         """Measure each in a lane of its own."""
         state, request = ctx.state, ctx.state.request
         queue = state.due("analyze")
-        outcomes = await ctx.fan_out(
-            analyze,
-            {
-                name: AnalyzeInput(structure=found.structure, settings=request.analysis)
-                for name, found in queue.items()
-                if found.structure is not None
-            },
-            limit=request.lanes,
-            label="analyze",
-        )
-        for name, outcome in outcomes.items():
+        inputs = {
+            name: AnalyzeInput(structure=found.structure, settings=request.analysis)
+            for name, found in queue.items()
+            if found.structure is not None
+        }
+        for name, output in (await _in_lanes(ctx, "analyze", analyze, inputs)).items():
             found = queue[name]
-            found.pores = _output(found, "analyze", outcome)
-            if found.pores is None:
-                continue
+            found.pores = output
             if "relax" in found.failures:
                 found.notes.append(f"not relaxed, so measured as {found.stage}")
-            if found.pores.settings.high_accuracy != request.analysis.high_accuracy:
+            if output.settings.high_accuracy != request.analysis.high_accuracy:
                 found.notes.append("measured without Zeo++'s high accuracy, which did not come to an end")
         done = sum(found.pores is not None for found in queue.values())
         ctx.summarize(f"{done} of {len(queue)} frameworks measured", measured=done, failed=len(queue) - done)
@@ -376,17 +359,6 @@ async def _take_structure(ctx: Ctx, candidate: Candidate, cif: str) -> None:
         candidate.found = read
 
 
-async def _open_lanes_of_absent(ctx: Ctx, before: Container[str] = ()) -> None:
-    """Open a lane that fails for each new structure that could not be had, so that the run counts it."""
-    absent = {
-        name: found.failures["download"]
-        for name, found in ctx.state.candidates.items()
-        if name not in before and "download" in found.failures
-    }
-    if absent:
-        await ctx.fan_out(ABSENT, absent_lanes(absent), label="missing")
-
-
 def _aside(function: Callable[..., Json], *arguments: Any) -> Callable[[], Awaitable[Json]]:
     """Return what reads something off the event loop."""
     return lambda: asyncio.to_thread(function, *arguments)
@@ -396,13 +368,20 @@ def _parts(combination: Combination) -> tuple[str, str, str]:
     return combination.topology, combination.metal_node.identifier, combination.linker.identifier
 
 
-def _output(candidate: Candidate, step: Step, outcome: Outcome[Any]) -> Any:
-    """Return an outcome's output and note its key, or note the failure and return nothing."""
-    if isinstance(outcome, Success):
-        candidate.keys[step] = outcome.key
-        return outcome.output
-    candidate.failures[step] = outcome
-    return None
+async def _in_lanes(
+    ctx: Ctx, step: Step, calculation: Calculation[InputT, OutputT], inputs: Mapping[str, InputT]
+) -> dict[str, OutputT]:
+    """Take a step with each framework in a lane of its own; note keys and failures, and return what came out."""
+    outcomes = await ctx.fan_out(calculation, inputs, limit=ctx.state.request.lanes, label=step)
+    found: dict[str, OutputT] = {}
+    for name, outcome in outcomes.items():
+        candidate = ctx.state.candidates[name]
+        if isinstance(outcome, Failure):
+            candidate.failures[step] = outcome
+        else:
+            candidate.keys[step] = outcome.key
+            found[name] = outcome.output
+    return found
 
 
 def _all_failed(ctx: Ctx) -> Exception:
