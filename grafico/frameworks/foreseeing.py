@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from grafico.atoms import ConceptualAtoms
 from grafico.calculations import Calculation, Resources
+from grafico.frameworks.assignment import assign
 from grafico.frameworks.blocks import pormake_block
 from grafico.frameworks.calculations.analyze import analyze
 from grafico.frameworks.calculations.analyze import typical_seconds as seconds_of_analysis
-from grafico.frameworks.calculations.build import build
+from grafico.frameworks.calculations.build import build, planned_atoms
 from grafico.frameworks.calculations.download import DownloadInput, download
 from grafico.frameworks.calculations.process_cif import process_cif
 from grafico.frameworks.calculations.relax import relax
@@ -26,7 +27,7 @@ from grafico.frameworks.steps import AnalyzeInput, BuildInput, ProcessCIFInput
 from grafico.frameworks.topologies import roles_of
 from grafico.graphs import Foreseen
 
-__all__ = ["expected_atoms", "foresee"]
+__all__ = ["foresee"]
 
 _SOME_ATOMS = 300
 """In the cell of a framework about which nothing is known: half of CoRE MOF 2019 has fewer."""
@@ -50,7 +51,8 @@ def foresee(request: FrameworkRequest) -> Sequence[Foreseen]:
     """Return the calculations of a job if nothing fails; a search is taken to find as many as it may."""
     tasks = request.given
     experimental = [Expected(_about(atoms)) for atoms in _experimental(request)]
-    named = [Expected(_about(expected_atoms(*found)), 1, _combination(*found)) for found in request.combinations]
+    combinations = [_combination(*found) for found in request.combinations]
+    named = [Expected(_about(_atoms(found)), 1, found) for found in combinations]
     unknown = [Expected(_SOME_ATOMS, request.search.limit)] if request.search is not None else []
     rebuilt = experimental if request.rebuild else []
     everything = [*experimental, *named, *unknown, *rebuilt]
@@ -77,16 +79,15 @@ def _about(atoms: int) -> int:
     return -(-atoms // _SIZES) * _SIZES
 
 
-def expected_atoms(topology: str, node: str, linker: str) -> int:
-    """Return how many atoms the cell of a framework will have, from the places of its net."""
-    net, metal, organic = roles_of(topology), pormake_block(node), pormake_block(linker)
-    total = 0
-    for role in net.nodes:
-        block = metal if role.connectivity == metal.connectivity else organic
-        total += role.slots * len(block.atoms)
-    if organic.connectivity == 2:
-        total += sum(role.slots for role in net.edges) * len(organic.atoms)
-    return max(1, total)
+def _atoms(combination: Combination) -> int:
+    """Return how many atoms the cell of a framework will have; the check has seen that its blocks fit."""
+    metal, linker = combination.metal_node, combination.linker
+    return planned_atoms(
+        roles_of(combination.topology),
+        assign(combination.topology, metal, linker),
+        metal_node=len(metal.atoms),
+        linker=len(linker.atoms),
+    )
 
 
 def _experimental(request: FrameworkRequest) -> Iterator[int]:
