@@ -13,7 +13,7 @@ from grafico.atoms.elements import hill_formula
 from grafico.atoms.optional import require
 from grafico.errors import MoleculeError
 from grafico.frameworks.molecular_graph import METALS
-from grafico.frameworks.periodic import Contact, Link, Part, close_contacts, crystal_bonds, parts_of
+from grafico.frameworks.periodic import Contact, Link, Part, close_contacts, crystal_bonds, density, parts_of
 from grafico.frameworks.refusals import refuse
 
 __all__ = ["Cleaned", "clean", "read_structure"]
@@ -31,7 +31,6 @@ _THINNEST = 2.0
 _DENSITIES = (0.05, 25.0)
 """g/cm³. The lightest framework known has 0.124 (NU-1301), osmium 22.6."""
 
-_GRAMS = 1.66053906892  # g/cm³ of one dalton in one Å³
 _UNREADABLE = (ValueError, RuntimeError, IndexError, UnicodeError)
 _UNQUOTED = re.compile(
     r"^(_(?:symmetry_)?space_group_name_H-M(?:_alt)?)[ \t]+([^\s'\"][^'\"\n]*[^\s'\"])[ \t]*$", re.MULTILINE
@@ -217,14 +216,14 @@ def _without_guests(atoms: ConceptualAtoms, framework: Part, bonds: Sequence[Lin
 
 
 def _check_density(atoms: ConceptualAtoms, name: str) -> None:
-    density = _density(atoms)
+    found = density(atoms)
     low, high = _DENSITIES
-    if not low < density < high:
+    if not low < found < high:
         refuse(
             "density",
-            f"{name} would have a density of {density:.3g} g/cm³, which no framework has ({low:g} to {high:g}): check "
+            f"{name} would have a density of {found:.3g} g/cm³, which no framework has ({low:g} to {high:g}): check "
             "the cell, and that all atoms are there",
-            density=density,
+            density=found,
         )
 
 
@@ -254,14 +253,6 @@ def _check_geometry(atoms: ConceptualAtoms, contacts: Sequence[Contact], name: s
             pairs=len(close),
             distance=round(worst.distance, 4),
         )
-
-
-def _density(atoms: ConceptualAtoms) -> float:
-    import numpy
-
-    gemmi = require("gemmi", extra="mof")
-    mass = sum(gemmi.Element(symbol).weight for symbol in atoms.symbols)
-    return float(_GRAMS * mass / abs(numpy.linalg.det(numpy.asarray(atoms.cell))))
 
 
 def _check_elements(symbols: Sequence[str], name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from grafico.atoms import ConceptualAtoms
 from grafico.atoms.elements import covalent_radius
+from grafico.atoms.optional import require
 from grafico.frameworks.molecular_graph import METALS
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Part",
     "close_contacts",
     "crystal_bonds",
+    "density",
     "laid_out",
     "minus",
     "parts_of",
@@ -38,6 +40,9 @@ Link: TypeAlias = tuple[int, int, Image]
 _NONMETALS = 1.12
 _METAL = {"O": 1.3, "F": 1.3, "C": 1.15, "H": 1.0}
 _METAL_OTHERS = 1.2
+
+_GRAMS_PER_CM3 = 1.0 / 0.602214076
+"""Of 1 u in 1 Å³."""
 
 
 class Contact(NamedTuple):
@@ -193,3 +198,13 @@ def plus(a: Image, b: Image) -> Image:
 def minus(a: Image) -> Image:
     """Return the opposite translation."""
     return (-a[0], -a[1], -a[2])
+
+
+def density(structure: ConceptualAtoms) -> float:
+    """Return the density of a crystal from the masses of its atoms, g/cm³."""
+    import numpy
+
+    data = require("ase.data", extra="mof", purpose="for atomic masses")
+    assert structure.cell is not None
+    mass = sum(float(data.atomic_masses[data.atomic_numbers[symbol]]) for symbol in structure.symbols)
+    return mass / abs(float(numpy.linalg.det(numpy.array(structure.cell)))) * _GRAMS_PER_CM3

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from grafico.atoms import ConceptualAtoms, from_ase, read_cif
 from grafico.calculations import CalculationError, FailureKind, WorkContext
-from grafico.frameworks.calculations.analyze import analyze, density, typical_seconds
+from grafico.frameworks.calculations.analyze import analyze, typical_seconds
+from grafico.frameworks.periodic import density
 from grafico.frameworks.pormake_engine import load_pormake
 from grafico.frameworks.steps import AnalysisSettings, AnalyzeInput
 from grafico.frameworks.zeo import cssr, read_area, read_diameters, read_network, read_volume

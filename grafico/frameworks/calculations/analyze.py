@@ -14,6 +14,7 @@ from grafico.atoms import ConceptualAtoms
 from grafico.atoms.optional import require
 from grafico.calculations import CalculationError, FailureKind, Resources, Rung, WorkContext, calculation
 from grafico.frameworks.dimensions import framework_dimensionality, voids_of
+from grafico.frameworks.periodic import density
 from grafico.frameworks.steps import AnalysisSettings, AnalyzeInput, Channels, PoreAnalysis
 from grafico.frameworks.zeo import (
     JITTER,
@@ -26,7 +27,7 @@ from grafico.frameworks.zeo import (
     run_zeo,
 )
 
-__all__ = ["analyze", "density", "typical_seconds"]
+__all__ = ["analyze", "typical_seconds"]
 
 STEPS: tuple[Task, ...] = ("diameters", "network", "area", "volume")
 TRIES = 2
@@ -36,8 +37,6 @@ OWN_MIB = 512
 RETRIED = frozenset(
     {FailureKind.TIMEOUT, FailureKind.CRASH, FailureKind.ENGINE_ERROR, FailureKind.OUT_OF_MEMORY},
 )
-_GRAMS_PER_CM3 = 1.0 / 0.602214076
-"""Of 1 u in 1 Å³."""
 _LADDER = {FailureKind.OUT_OF_MEMORY: [Rung(note="twice the memory", scale_memory=2.0)]}
 
 
@@ -132,13 +131,3 @@ def _empty(folder: Path) -> Path:
     for path in folder.iterdir():
         path.unlink()
     return folder
-
-
-def density(structure: ConceptualAtoms) -> float:
-    """Return the density of a crystal from the masses of its atoms, g/cm³."""
-    import numpy
-
-    data = require("ase.data", extra="mof", purpose="for atomic masses")
-    assert structure.cell is not None
-    mass = sum(float(data.atomic_masses[data.atomic_numbers[symbol]]) for symbol in structure.symbols)
-    return mass / abs(float(numpy.linalg.det(numpy.array(structure.cell)))) * _GRAMS_PER_CM3
