@@ -200,7 +200,7 @@ class Build(FrameworkNode):
             queue[name].built = output
             if output.turned:
                 queue[name].notes.append(
-                    f"{output.turned} linkers turned about their axes: atoms clashed as PORMAKE left them"
+                    f"linkers turned about their axes: {output.turned}; atoms clashed as PORMAKE left them"
                 )
         done = sum(found.built is not None for found in queue.values())
         ctx.summarize(f"{done} of {len(queue)} frameworks built", built=done, failed=len(queue) - done)
