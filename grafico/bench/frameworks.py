@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grafico.atoms import ConceptualAtoms, from_ase, read_cif, to_ase
-from grafico.calculations import Calculation, CalculationTask, Failure, Resources
+from grafico.bench.tasks import bench_task
+from grafico.calculations import CalculationTask, Failure, Resources
 from grafico.cluster import Pool, Profile, open_cluster
 from grafico.cluster.hardware import detect_gpus
 from grafico.errors import BadInput, GraficoError, ProfileError
@@ -140,19 +141,6 @@ def _pool(cpus: int, *, gpu: bool) -> tuple[int, Pool]:
     return pool.slots, pool
 
 
-def _task(calculation: Calculation[Any, Any], value: Any, resources: Resources) -> CalculationTask:
-    return CalculationTask(
-        reference=calculation.reference,
-        name=calculation.name,
-        version=calculation.version,
-        family=calculation.family,
-        key=calculation.key(value),
-        input=value.model_dump(mode="json"),
-        resources=resources,
-        label="bench",
-    )
-
-
 def _resources(asked: Resources, cpus: int, *, gpu: str) -> Resources:
     placed = asked.without_gpu() if gpu == "none" else asked.model_copy(update={"gpu": gpu, "gpu_memory_mib": 0})
     return placed.model_copy(update={"cpus": cpus})
@@ -171,7 +159,7 @@ async def _one_by_one(
 
     def task(atoms: ConceptualAtoms, chosen: RelaxationSettings) -> CalculationTask:
         value = RelaxInput(structure=atoms, settings=chosen)
-        return _task(relax, value, _resources(relax.resources(value), 1, gpu="slot" if gpu else "none"))
+        return bench_task(relax, value, _resources(relax.resources(value), 1, gpu="slot" if gpu else "none"))
 
     RunPaths(root).create()
     first = next(iter(structures.values()))
@@ -204,7 +192,7 @@ async def _together(
     def task(batch: Mapping[str, ConceptualAtoms], chosen: RelaxationSettings) -> CalculationTask:
         value = RelaxBatchInput(structures=batch, settings=chosen)
         asked = _resources(relax_batch.resources(value), cpus, gpu="exclusive" if gpu else "none")
-        return _task(relax_batch, value, asked)
+        return bench_task(relax_batch, value, asked)
 
     RunPaths(root).create()
     name, first = next(iter(structures.items()))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grafico.atoms import ConceptualAtoms, read_xyz
+from grafico.bench.tasks import bench_task
 from grafico.calculations import CalculationTask, Failure
 from grafico.chemistry.calculations.single_point import SinglePointInput, single_point
 from grafico.chemistry.request import Level
@@ -141,16 +142,7 @@ async def _together(cluster: Any, values: Sequence[SinglePointInput]) -> list[fl
 
 def _task(value: SinglePointInput) -> CalculationTask:
     resources = single_point.resources(value).model_copy(update={"gpu": "slot", "gpu_memory_mib": 0})
-    return CalculationTask(
-        reference=single_point.reference,
-        name=single_point.name,
-        version=single_point.version,
-        family=single_point.family,
-        key=single_point.key(value),
-        input=value.model_dump(mode="json"),
-        resources=resources,
-        label="bench",
-    )
+    return bench_task(single_point, value, resources)
 
 
 def bench(rounds: int = 4) -> dict[str, Any]:
