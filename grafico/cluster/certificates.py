@@ -20,6 +20,19 @@ YEARS = 5
 SKEW = datetime.timedelta(days=1)
 """By how much the clocks of hosts may disagree."""
 
+USES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+"""What a key may be used for (RFC 5280, 4.2.1.3)."""
+
 CA, CERTIFICATE, KEY = "ca.pem", "node.pem", "node.key"
 
 
@@ -70,18 +83,27 @@ def issue(folder: Path) -> None:
             .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
         )
 
+    def usage(**allowed: bool) -> x509.KeyUsage:
+        return x509.KeyUsage(**{**dict.fromkeys(USES, False), **allowed})
+
     authority = ec.generate_private_key(ec.SECP256R1())
     node = ec.generate_private_key(ec.SECP256R1())
     ca = (
         begin("grafico authority", authority.public_key(), "grafico authority")
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
         .sign(authority, hashes.SHA256())
     )
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
         begin("grafico", node.public_key(), "grafico authority")
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(node.public_key()), critical=False)
+        # RFC 5280 asks for what tells keys and their use; Python refuses a chain without it from 3.13 on.
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
         .sign(authority, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
@@ -108,6 +130,8 @@ def tls_paths(folder: Path) -> dict[str, str]:
 def security(paths: Mapping[str, str] | None) -> Any:
     """Return Dask's ``Security``: both sides of every connection must show a certificate of this cluster.
 
+    Ports that this process opens with it keep those within bounds who have none; see :mod:`grafico.cluster.strangers`.
+
     Parameters
     ----------
     paths
@@ -117,6 +141,9 @@ def security(paths: Mapping[str, str] | None) -> Any:
 
     if paths is None:
         return Security()
+    from grafico.cluster.strangers import bound_strangers
+
+    bound_strangers()
     given: dict[str, Any] = {"tls_ca_file": paths["ca"], "require_encryption": True}
     for role in ("client", "scheduler", "worker"):
         given[f"tls_{role}_cert"] = paths["certificate"]

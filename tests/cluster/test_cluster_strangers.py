@@ -1,12 +1,16 @@
 """What another user of the machine can do to a cluster: nothing. Tried as ``nobody``, on every listening socket."""
 
 import asyncio
+import contextlib
 import json
 import os
+import resource
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import calculations_for_tests as cases
@@ -16,6 +20,7 @@ from calculations_for_tests import Number
 from standing import PROFILE, Grafico
 
 from grafico.cluster import Profile, open_cluster
+from grafico.cluster.certificates import issue, tls_paths
 from grafico.runs import RunPaths
 
 SHOWN = Profile.model_validate(
@@ -44,22 +49,30 @@ def listening(pid: int) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def stranger(sockets, paths, control=None) -> dict:
-    """Return what another user managed."""
-    told = json.dumps({"sockets": sockets, "paths": [str(path) for path in paths], "control": control})
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    script = Path(__file__).with_name("stranger.py")
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        input=told,
-        env=environment,
-        capture_output=True,
+def begin(told: dict) -> "subprocess.Popen[str]":
+    """Start another user, who has been told what to try."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("stranger.py"))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process.stdin.write(json.dumps(told) + "\n")
+    process.stdin.flush()
+    return process
+
+
+def end(process: "subprocess.Popen[str]") -> dict:
+    """Return what another user managed."""
+    out, err = process.communicate("\n", timeout=120)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def stranger(sockets, paths, control=None) -> dict:
+    return end(begin({"sockets": sockets, "paths": [str(path) for path in paths], "control": control}))
 
 
 def assert_nothing(said: dict, sockets) -> None:
@@ -102,6 +115,62 @@ def test_a_stranger_gets_nothing_of_a_controllers_own_cluster(open_folder, task)
     sockets, said = asyncio.run(main())
     assert_nothing(said, sockets)
     assert sum(tried.get("browser", "") == "401" for tried in said.values()) <= 1
+
+
+@pytest.fixture
+def few_files():
+    """Let processes open as many files as they may on most machines."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_crowd_that_only_knocks_leaves_room_for_those_who_have_the_key(open_folder, task, few_files):
+    paths = RunPaths(open_folder / "run")
+    paths.create()
+
+    async def main():
+        async with open_cluster(SHOWN, paths.root) as cluster:
+            base, _, token = cluster.dashboard_link.replace("/grafico?token=", " ").partition(" ")
+            assert (await cluster.run(task(cases.double, Number()))).ok
+            sockets = await asyncio.to_thread(listening, os.getpid())
+            crowd = begin({"sockets": sockets, "crowd": 300})
+            assert await asyncio.to_thread(crowd.stdout.readline) == "here\n"
+            # Both would need another file each.
+            for number in range(2, 6):
+                assert (await cluster.run(task(cases.double, Number(value=number)))).ok
+            request = urllib.request.Request(f"{base}/grafico/data.json", headers={"Authorization": f"Bearer {token}"})
+            with await asyncio.to_thread(urllib.request.urlopen, request, timeout=60) as answer:
+                assert answer.status == 200
+            return await asyncio.to_thread(end, crowd)
+
+    left = asyncio.run(main())
+    assert len(left) == 3
+    assert max(left.values()) <= 160, left
+
+
+def test_certificates_pass_the_strictest_check(tmp_path):
+    """As Python has it from 3.13 on (``VERIFY_X509_STRICT``), in both directions."""
+    tmp_path.chmod(0o700)
+    issue(tmp_path)
+    paths = tls_paths(tmp_path)
+    ends = []
+    for purpose in (ssl.Purpose.SERVER_AUTH, ssl.Purpose.CLIENT_AUTH):
+        context = ssl.create_default_context(purpose, cafile=paths["ca"])
+        context.check_hostname, context.verify_mode = False, ssl.CERT_REQUIRED
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        context.load_cert_chain(paths["certificate"], paths["key"])
+        ends.append(context)
+    ways = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ends[0].wrap_bio(ways[0], ways[1])
+    server = ends[1].wrap_bio(ways[1], ways[0], server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    assert server.version() == client.version() == "TLSv1.3"
+    assert server.getpeercert()["issuer"] == ((("commonName", "grafico authority"),),)
 
 
 def test_a_stranger_gets_nothing_of_a_cluster_that_stays_up(open_folder, helpers):

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import socket
 import sys
 import urllib.error
 import urllib.request
+from urllib.parse import urlsplit
 
 from grafico.cluster import Pool, Profile, open_cluster
 from grafico.runs import RunPaths
@@ -75,3 +77,17 @@ def test_the_token_is_taken_once_and_becomes_a_cookie(tmp_path):
     assert [answer[0] for answer in (again, forged, foreign, own, since, proxy)] == [200, 401, 403, 200, 400, 404]
     assert "default-src 'none'" in again[1]["Content-Security-Policy"]
     assert token.encode() not in again[2]
+
+
+def test_what_a_stranger_sends_is_not_taken_in(tmp_path):
+    def questions(link):
+        host, _, port = urlsplit(link).netloc.partition(":")
+        with socket.create_connection((host, int(port)), 20) as plain:
+            # A hundred megabytes are announced and do not come: the answer does not wait for them.
+            plain.sendall(b"POST /grafico HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
+            said = b""
+            while chunk := plain.recv(65536):
+                said += chunk
+        return said
+
+    assert shown(tmp_path, questions).startswith(b"HTTP/1.1 401")

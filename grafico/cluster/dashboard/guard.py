@@ -11,6 +11,8 @@ from urllib.parse import urlencode, urlsplit
 
 from tornado import httputil, routing, web
 
+from grafico.cluster.strangers import Waiting
+
 __all__ = ["COOKIE_S", "Guard", "cookie_name"]
 
 COOKIE_S = 7 * 24 * 3600
@@ -33,10 +35,13 @@ class Guard(routing.Router):
         What is served to those who have it.
     token
         The secret of this cluster.
+    waiting
+        Connections on which nobody has shown the token yet.
     """
 
-    def __init__(self, application: web.Application, token: str) -> None:
+    def __init__(self, application: web.Application, token: str, waiting: Waiting) -> None:
         self._application = application
+        self._waiting = waiting
         self._token = token.encode()
         self._cookie = cookie_name(token)
         self._enter = door(Enter, cookie=self._cookie, token=token)
@@ -49,6 +54,7 @@ class Guard(routing.Router):
             return self._enter.find_handler(request)
         if not self._knows(request):
             return self._unknown.find_handler(request)
+        self._waiting.known(getattr(request.connection, "stream", None))
         if not same_origin(request):
             return self._foreign.find_handler(request)
         return self._application.find_handler(request, **kwargs)
@@ -100,13 +106,17 @@ class Enter(web.RequestHandler):
     head = get
 
 
+@web.stream_request_body
 class Refuse(web.RequestHandler):
-    """Answers with a refusal, whatever the method."""
+    """Answers with a refusal, whatever the method, before anything that follows the headers is taken in."""
 
     def initialize(self, status: int, said: str) -> None:
         """Take what to say."""
         self.status = status
         self.said = said
+
+    def data_received(self, chunk: bytes) -> None:
+        """Never called: the answer is given by then."""
 
     def prepare(self) -> None:
         """Say it."""

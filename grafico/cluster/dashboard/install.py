@@ -10,6 +10,7 @@ from grafico.cluster.dashboard.data import History
 from grafico.cluster.dashboard.guard import Guard
 from grafico.cluster.dashboard.pages import DaskPages, Data, Static
 from grafico.cluster.dashboard.source import StatusSource
+from grafico.cluster.strangers import Waiting, room
 
 __all__ = ["dashboard_link", "install", "new_token"]
 
@@ -59,4 +60,13 @@ def install(scheduler: Any, *, token: str, source: StatusSource) -> None:
         ],
     )
     application.add_application(DaskPages(scheduler))
-    scheduler.http_server.request_callback = Guard(application, token)
+    waiting = Waiting(room())
+    server = scheduler.http_server
+    serve = server.handle_stream
+
+    def admit(stream: Any, address: tuple[Any, ...]) -> None:
+        waiting.add(stream)
+        serve(stream, address)
+
+    server.handle_stream = admit
+    server.request_callback = Guard(application, token, waiting)
