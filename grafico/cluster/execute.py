@@ -302,7 +302,8 @@ class Service:
         spec = self.spec
         variables = dict.fromkeys(THREAD_VARIABLES, str(kind.threads))
         # A thread that spins while it waits takes the processor from its neighbours.
-        variables |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "PYTHONUNBUFFERED": "1"}
+        quiet = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "PYTHONUNBUFFERED": "1"}
+        variables |= {name: value for name, value in quiet.items() if name not in spec.environment}
         # Only where it is needed: in other engines another kernel may turn what rounding decides, as PORMAKE's linkers.
         if kind.family in OLD_BLAS and "OPENBLAS_CORETYPE" not in os.environ and (kernel := blas_kernel()):
             variables["OPENBLAS_CORETYPE"] = kernel

@@ -1,6 +1,8 @@
 """Reading profiles: by name or by path, each mistake answered with what, where and what to do."""
 
 import difflib
+import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,7 @@ def read_profile(path: Path) -> Profile:
     """Read and validate one profile file; its name is the file's unless it says otherwise."""
     data = _parse(path, _read(path))
     if not isinstance(data, dict):
-        what = "nothing" if data is None else f"a {type(data).__name__}"
+        what = "nothing" if data is None else "a list" if isinstance(data, list) else f"only {str(data)[:40]!r}"
         raise ProfileError(f"{path}: expected a mapping with `pools`, found {what}", hint=EXAMPLE)
     data.setdefault("name", path.stem)
     try:
@@ -79,11 +81,16 @@ def read_profile(path: Path) -> Profile:
 
 def _read(path: Path) -> str:
     try:
-        if path.is_dir():
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
             raise ProfileError(f"{path} is a folder, not a cluster profile", hint="give a YAML file in it")
-        if path.stat().st_size > LARGEST:
-            raise ProfileError(f"{path} has {path.stat().st_size} bytes: too large for a cluster profile")
-        return path.read_bytes().decode("utf-8")
+        if not stat.S_ISREG(mode):  # a pipe may say nothing, and a device may never end
+            raise ProfileError(f"{path} is not a regular file", hint="write the profile into a file")
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise ProfileError(f"{path} has more than {LARGEST // 1024} KiB: too large for a cluster profile")
+        return text.decode("utf-8")
     except FileNotFoundError:
         raise ProfileError(
             f"no cluster profile at {path}", hint=f"known here by name: {', '.join(known_profiles())}"
@@ -105,8 +112,10 @@ def _parse(path: Path, text: str) -> Any:
                 raise ProfileError(f"{path}: line {_line(event)}: nested too deeply for a cluster profile")
             if isinstance(event, yaml.AliasEvent):
                 raise ProfileError(f"{path}: line {_line(event)}: aliases (*name) are not allowed here")
+            if (tag := getattr(event, "tag", None)) not in {None, "!"}:
+                raise ProfileError(f"{path}: line {_line(event)}: tags ({tag}) are not allowed here")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        _no_duplicates(path, node)
+        _plain_keys(path, node)
         _as_written(node)
         return None if node is None else yaml.constructor.SafeConstructor().construct_document(node)
     except yaml.MarkedYAMLError as error:
@@ -123,20 +132,22 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def _no_duplicates(path: Path, node: Any) -> None:
+def _plain_keys(path: Path, node: Any) -> None:
+    """Refuse keys that are no text, and those that are given twice."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ProfileError(f"{path}: line {_line(key)}: a list or mapping stands for a key; keys are text")
             if key.value in seen:
-                raise ProfileError(f"{path}: line {key.start_mark.line + 1}: {key.value!r} is given twice")
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-            _no_duplicates(path, value)
+                raise ProfileError(f"{path}: line {_line(key)}: {key.value!r} is given twice")
+            seen.add(key.value)
+            _plain_keys(path, value)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _no_duplicates(path, item)
+            _plain_keys(path, item)
 
 
 def _as_written(node: Any) -> None:
@@ -170,12 +181,30 @@ def _explain(error: ValidationError) -> str:
     elif first["type"] == "missing":
         said = "is missing"
     else:
-        given = repr(first["input"])
-        said = first["msg"].removeprefix("Value error, ")
-        if first["type"] != "value_error":
-            said = f"{said[:1].lower()}{said[1:]}, got {given if len(given) < 60 else given[:57] + '…'}"
-    # Pydantic names the branch of a union in the location; people know only keys and positions.
-    places = [str(part) for part in location if isinstance(part, int) or part in KEYS]
-    where = ".".join(places)
-    more = len({problem["loc"][:3] for problem in problems}) - 1
-    return f"{where + ': ' if where else ''}{said}{f' (and {more} more)' if more else ''}"
+        first, said = _said(first, problems)
+        location = first["loc"]
+    place = _places(location)
+    places = {tuple(_places(problem["loc"])) for problem in problems}
+    more = len(places) - sum(list(other) == place[: len(other)] for other in places)
+    return f"{'.'.join(place) + ': ' if place else ''}{said}{f' (and {more} more)' if more > 0 else ''}"
+
+
+def _said(first: Any, problems: Sequence[Any]) -> tuple[Any, str]:
+    """Return a problem and what it says, together with what else the value could have been."""
+    place = _places(first["loc"])
+    # What may be of several forms has a problem with each; of a list, the item that is wrong tells most.
+    same = [problem for problem in problems if _places(problem["loc"])[: len(place)] == place]
+    first = max(same, key=lambda problem: len(_places(problem["loc"])))
+    same = [problem for problem in same if _places(problem["loc"]) == _places(first["loc"])]
+    if first["type"] == "value_error":
+        return first, str(first["msg"]).removeprefix("Value error, ")
+    wanted = [str(problem["msg"]).replace("valid tuple", "list").partition(", unable")[0] for problem in same]
+    begin = "Input should be "
+    said = " or ".join([wanted[0], *(text.removeprefix(begin) for text in wanted[1:] if text.startswith(begin))])
+    given = repr(first["input"])
+    return first, f"{said[:1].lower()}{said[1:]}, got {given if len(given) < 60 else given[:57] + '…'}"
+
+
+def _places(location: Sequence[str | int]) -> list[str]:
+    """Return the keys and positions in a location; Pydantic names the branch of a union in it as well."""
+    return [str(part) for part in location if isinstance(part, int) or part in KEYS]

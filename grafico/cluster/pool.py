@@ -27,19 +27,34 @@ OURS = frozenset(
         "NUMEXPR_NUM_THREADS",
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
+        "RAYON_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
     }
 )
 """Variables that follow from a calculation's resources and the pool."""
 
+OF_THE_HOST = frozenset({"PYTHONPATH", "TMPDIR"})
+"""Variables that every process gets from whoever starts the workers: what a pool said of them would have no effect."""
+
+LARGEST_MIB = 1_000_000_000
+"""No host has more, MiB; what is larger is a slip, and much larger numbers cannot travel."""
+
+LONGEST = 65_536
+"""Characters of a variable; the system takes no more than twice that."""
+
 
 def _devices(value: object) -> object:
     """Device ids may be written as numbers."""
-    return tuple(str(item) for item in value) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return tuple(str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value)
 
 
 Auto: TypeAlias = Literal["auto"]
+Mib: TypeAlias = Annotated[int, Field(ge=1, le=LARGEST_MIB, strict=True)]
+Device: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 Devices: TypeAlias = Annotated[
-    Auto | Annotated[int, Field(ge=0, le=64, strict=True)] | tuple[str, ...], BeforeValidator(_devices)
+    Auto | Annotated[int, Field(ge=0, le=64, strict=True)] | tuple[Device, ...], BeforeValidator(_devices)
 ]
 Hosts: TypeAlias = Annotated[
     Annotated[Annotated[int, Field(ge=1, le=1024, strict=True)], Tag("number")] | Annotated[Scale, Tag("scale")],
@@ -56,10 +71,10 @@ class Pool(Model):
     )
     simulated: bool = Field(default=False, description="the GPUs are pretended, to try a profile without any")
     slots: int = Field(default=DEFAULT_SLOTS, ge=1, le=32, description="calculations that share one GPU")
-    gpu_memory_mib: Auto | Annotated[int, Field(ge=1, strict=True)] = Field(
-        default="auto", description="memory of one GPU, MiB; `auto`: as the driver says"
+    gpu_memory_mib: Auto | Mib = Field(default="auto", description="memory of one GPU, MiB; `auto`: as the driver says")
+    gpu_context_mib: int = Field(
+        default=512, ge=0, le=LARGEST_MIB, description="what a warm process keeps of a real GPU's memory, MiB"
     )
-    gpu_context_mib: int = Field(default=512, ge=0, description="what a warm process keeps of a real GPU's memory, MiB")
     mps: bool | Literal["try"] = Field(
         default=False,
         description="start NVIDIA's multi-process service with the workers; `try`: go on without it if it does not start",
@@ -68,12 +83,15 @@ class Pool(Model):
         default="auto", description="CPU threads of the pool on one host; `auto`: all that the machine allows"
     )
     cpus_per_slot: int | None = Field(
-        default=None, ge=1, description="CPU threads of a calculation on a GPU slot; default: the pool's, shared out"
+        default=None,
+        ge=1,
+        le=4096,
+        description="CPU threads of a calculation on a GPU slot; default: the pool's, shared out",
     )
     pin_cpus: bool | None = Field(
         default=None, description="keep each calculation on processors of its own; default: with Slurm only"
     )
-    memory_mib: Auto | Annotated[int, Field(ge=1, strict=True)] = Field(
+    memory_mib: Auto | Mib = Field(
         default="auto", description="memory of the pool on one host, MiB; `auto`: 90 % of what there is, shared out"
     )
     environment: dict[str, str] = Field(default_factory=dict, description="variables set before a process starts")
@@ -93,8 +111,12 @@ class Pool(Model):
                 raise ValueError(f"{name!r} is no name for an environment variable")
             if name in OURS:
                 raise ValueError(f"{name} is set by grafico from a calculation's resources; leave it out")
+            if name in OF_THE_HOST:
+                raise ValueError(f"{name} comes from where grafico is started: set it there (with Slurm, in setup)")
             if "\0" in text:
                 raise ValueError(f"the value of {name} holds a NUL character")
+            if len(text) > LONGEST:
+                raise ValueError(f"the value of {name} has {len(text)} characters; {LONGEST} are possible")
         return value
 
     @field_validator("container")
@@ -124,8 +146,8 @@ class Pool(Model):
             raise ValueError("simulated GPUs cannot be detected: give their number, as in gpus: 4")
         if isinstance(self.gpus, tuple):
             doubled = sorted({gpu for gpu in self.gpus if self.gpus.count(gpu) > 1})
-            if doubled or not all(self.gpus):
-                raise ValueError(f"gpus: each device once, and none empty (twice: {', '.join(doubled) or 'none'})")
+            if doubled:
+                raise ValueError(f"gpus: each device once; twice: {', '.join(doubled)}")
         return self
 
     @property

@@ -46,7 +46,7 @@ class Profile(Model):
         default="tls", description="`none`: whoever reaches the scheduler's port can run code as you"
     )
     max_tasks_per_process: int = Field(
-        default=1000, ge=1, description="a process is replaced after so many calculations"
+        default=1000, ge=1, le=1_000_000_000, description="a process is replaced after so many calculations"
     )
     walltime_grace_s: float = Field(default=0.0, ge=0.0, le=3600.0, description="seconds added to every walltime")
     connect: Place | None = Field(default=None, description="connect: name or folder of a cluster that is up")

@@ -11,7 +11,10 @@ from grafico.calculations import FailureKind, Success
 from grafico.cluster import Pool, Profile
 from grafico.runs import OutcomeStore, read_starts
 
-TWO = Profile(name="two", pools=(Pool(name="cpu", cpus=2, memory_mib=8000, environment={"FROM_THE_PROFILE": "yes"}),))
+TWO = Profile(
+    name="two",
+    pools=(Pool(name="cpu", cpus=2, memory_mib=8000, environment={"FROM_THE_PROFILE": "yes", "GOMP_SPINCOUNT": "7"}),),
+)
 
 
 def test_a_success_comes_back_typed_and_is_committed(on_cluster, task, paths):
@@ -37,7 +40,7 @@ def test_processes_are_kept_warm_and_told_their_surroundings(on_cluster, task, p
     assert first.output.pid == second.output.pid != wide.output.pid
     said = dict(line.split("=", 1) for line in first.output.text.splitlines())
     assert said["OMP_NUM_THREADS"] == said["OPENBLAS_NUM_THREADS"] == said["threads"] == "1"
-    assert (said["OMP_WAIT_POLICY"], said["GOMP_SPINCOUNT"]) == ("passive", "0")
+    assert (said["OMP_WAIT_POLICY"], said["GOMP_SPINCOUNT"]) == ("passive", "7"), "what the profile says goes first"
     assert said["OPENBLAS_CORETYPE"] == str(os.environ.get("OPENBLAS_CORETYPE")), "only PySCF's is asked for a kernel"
     assert (said["CUDA_VISIBLE_DEVICES"], said["device"], said["FROM_THE_PROFILE"]) == ("", "cpu", "yes")
     assert "OMP_NUM_THREADS=2" in wide.output.text

@@ -1,5 +1,6 @@
 """Profiles: what is read, and how each mistake is answered."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_yaml_switches_are_understood(write):
     [
         ("", "found nothing"),
         ("- a\n- b", "found a list"),
-        ("just words", "found a str"),
+        ("just words", "found only 'just words'"),
         ("pools: []", "pools: "),
         ("pool: [{name: cpu}]", "did you mean 'pools'"),
         ("pools: [{name: cpu, cpu: 3}]", "did you mean 'cpus'"),
@@ -65,7 +66,7 @@ def test_yaml_switches_are_understood(write):
         ("pools: [{cpus: 3}]", "pools.0.name: is missing"),
         ("pools: [{name: CPU 1}]", "pools.0.name"),
         ("pools: [{name: cpu, cpus: many}]", "pools.0.cpus"),
-        ("pools: [{name: cpu, cpus: 0}]", "pools.0.cpus"),
+        ("pools: [{name: cpu, cpus: 0}]", "pools.0.cpus: input should be 'auto' or greater than or equal to 1, got 0"),
         ("pools: [{name: cpu, cpus: 2.5}]", "pools.0.cpus"),
         ("pools: [{name: cpu, memory_mib: 8 GB}]", "pools.0.memory_mib"),
         ("pools: [{name: cpu, slots: 3}]", "only for a pool with GPUs"),
@@ -73,17 +74,38 @@ def test_yaml_switches_are_understood(write):
         ("pools: [{name: gpu, gpus: auto, simulated: true}]", "cannot be detected"),
         ("pools: [{name: gpu, gpus: 1, simulated: true, slots: 0}]", "pools.0.slots"),
         ("pools: [{name: gpu, gpus: -1}]", "pools.0.gpus"),
+        (
+            "pools: [{name: gpu, gpus: 1.5}]",
+            "pools.0.gpus: input should be 'auto' or a valid integer or a list, got 1.5",
+        ),
+        (
+            "pools: [{name: gpu, gpus: [null], simulated: true}]",
+            "pools.0.gpus.0: input should be a valid string, got None",
+        ),
+        ("pools: [{name: gpu, gpus: [''], simulated: true}]", "pools.0.gpus.0"),
+        (f"pools: [{{name: gpu, gpus: [{'x' * 300}], simulated: true}}]", "pools.0.gpus.0"),
+        (f"pools: [{{name: cpu, memory_mib: {'9' * 30}}}]", "pools.0.memory_mib: input should be 'auto' or less than"),
+        (f"pools: [{{name: gpu, gpus: 1, simulated: true, gpu_memory_mib: {'9' * 30}}}]", "pools.0.gpu_memory_mib"),
+        (f"pools: [{{name: gpu, gpus: 1, simulated: true, cpus_per_slot: {'9' * 30}}}]", "pools.0.cpus_per_slot"),
+        ("pools:", "pools: input should be a list, got None"),
         ("pools: [{name: gpu, gpus: [0, 0], simulated: true}]", "each device once"),
         ("pools: [{name: cpu}, {name: cpu, gpus: 1, simulated: true}]", "two are called 'cpu'"),
         ("pools: [{name: one}, {name: two}]", "one pool of CPUs"),
         ("pools: [{name: cpu, environment: {OMP_NUM_THREADS: '4'}}]", "OMP_NUM_THREADS is set by grafico"),
+        ("pools: [{name: cpu, environment: {RAYON_NUM_THREADS: '4'}}]", "RAYON_NUM_THREADS is set by grafico"),
+        ("pools: [{name: cpu, environment: {PYTHONPATH: /opt}}]", "PYTHONPATH comes from where grafico is started"),
+        ("pools: [{name: cpu, environment: {TMPDIR: /big}}]", "TMPDIR comes from where grafico is started"),
         ("pools: [{name: cpu, environment: {'A B': '4'}}]", "no name for an environment variable"),
-        ("pools: [{name: cpu}]\ndashboard: 99999", "dashboard"),
+        (f"pools: [{{name: cpu, environment: {{A: {'x' * 200_000}}}}}]", "the value of A has 200000 characters"),
+        ("pools: [{name: cpu}]\ndashboard: 99999", "dashboard: input should be 'off' or less than or equal to 65535"),
         ("pools: [{name: cpu}]\ndashboard: everywhere", "dashboard"),
         ("pools: [{name: cpu}]\nkind: pbs", "'local', 'slurm' or 'connect', got 'pbs'"),
         ("pools: [{name: cpu}]\nkind: local\nkind: local", "line 3: 'kind' is given twice"),
         ("pools: [{name: cpu", "line 1"),
         ("pools: &a [{name: cpu}]\nmore: *a", "aliases"),
+        ("pools: [{name: cpu}]\n? [a]\n: 1", "line 2: a list or mapping stands for a key"),
+        ("pools: [{name: cpu, cpus: !!bool maybe}]", "line 1: tags (tag:yaml.org,2002:bool) are not allowed"),
+        ("name: !!timestamp today\npools: [{name: cpu}]", "line 1: tags"),
         ("\tpools: []", "line 1"),
         (b"\xff\xfe", "not UTF-8"),
         ("a: " + "x" * 300_000, "too large"),
@@ -108,6 +130,9 @@ def test_unknown_names_and_places_are_answered_with_what_there_is(tmp_path, monk
         load_profile("nowhere.yaml")
     with pytest.raises(ProfileError, match="is a folder"):
         load_profile(f"{tmp_path}/")
+    os.mkfifo(tmp_path / "pipe.yaml")  # nobody writes into it
+    with pytest.raises(ProfileError, match="is not a regular file"):
+        load_profile(f"{tmp_path}/pipe.yaml")
 
 
 def test_gpus_that_are_not_there_are_missed(monkeypatch):
