@@ -40,13 +40,10 @@ def end_of_allocation(environ: Mapping[str, str] = os.environ) -> float | None:
 def _asked(job: str) -> float | None:
     import datetime
     import re
-    import subprocess
 
-    try:
-        command = ["scontrol", "show", "job", "-o", job]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
+    from grafico.cluster.slurm.commands import call
+
+    found = call("scontrol", "show", "job", "-o", job, timeout_s=20.0).out
     match = re.search(r"\bEndTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", found)
     if match is None:
         return None

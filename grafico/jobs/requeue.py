@@ -6,9 +6,7 @@ and then: the signal may come a minute earlier, or half a minute later.
 
 import os
 import re
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -61,12 +59,12 @@ class OwnJob:
         return None if ends is None else ends - time.time() - SPARE_S
 
     def _ask(self) -> float | None:
-        done = _call("squeue", "--noheader", "--format=%e", f"--jobs={self.number}")
-        if done is None or done.returncode != 0:
-            return None
+        from grafico.cluster.slurm.commands import call
+
+        said = call("squeue", "--noheader", "--format=%e", f"--jobs={self.number}", timeout_s=PATIENCE_S)
         try:
             # In the time zone of this host, as Slurm prints it.
-            return datetime.fromisoformat(done.stdout.strip()).timestamp()
+            return datetime.fromisoformat(said.out.strip()).timestamp() if said.ok else None
         except ValueError:
             return None  # a job without a time limit
 
@@ -78,10 +76,9 @@ class OwnJob:
         str
             Empty, or why that was not possible.
         """
-        done = _call("scontrol", "requeue", self.number)
-        if done is None:
-            return "scontrol is not on the PATH of this job, or does not answer"
-        return "" if done.returncode == 0 else (done.stderr.strip() or done.stdout.strip() or "scontrol gave no reason")
+        from grafico.cluster.slurm.commands import call
+
+        return call("scontrol", "requeue", self.number, timeout_s=PATIENCE_S).problem
 
 
 def own_job(environ: Mapping[str, str] = os.environ) -> OwnJob | None:
@@ -96,12 +93,3 @@ def own_job(environ: Mapping[str, str] = os.environ) -> OwnJob | None:
         restart=int(restart) if restart.isdecimal() else 0,
         ends=float(ends) if re.fullmatch(r"\d+", ends) else None,
     )
-
-
-def _call(program: str, *arguments: str) -> "subprocess.CompletedProcess[str] | None":
-    if shutil.which(program) is None:
-        return None
-    try:
-        return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return None

@@ -125,6 +125,38 @@ def test_jobs_are_submitted_without_what_the_present_job_was_given():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "habit",
+    ["SQUEUE_PARTITION", "SQUEUE_STATES", "SQUEUE_FORMAT", "SLURM_TIME_FORMAT", "SACCT_FORMAT", "SCANCEL_INTERACTIVE",
+     "SINFO_PARTITION", "SCONTROL_ALL"],
+)  # fmt: skip
+def test_what_a_user_has_set_for_his_own_eyes_does_not_hide_jobs(slurm, monkeypatch, tmp_path, habit):
+    script = tmp_path / "bin" / "squeue"
+    script.write_text(f"#!/bin/bash\n[ -z \"${habit}\" ] && echo '12|RUNNING|n1|None'\nexit 0\n")
+    script.chmod(stat.S_IRWXU)
+    monkeypatch.setenv(habit, "x")
+    assert set(commands.queue()) == {"12"}
+
+
+def test_the_script_has_the_last_word_and_what_it_does_not_say_is_as_the_user_set_it(slurm, monkeypatch, tmp_path):
+    environ = {"SBATCH_PARTITION": "p", "SBATCH_TIMELIMIT": "1", "SBATCH_MEM_PER_CPU": "9G", "SBATCH_NO_REQUEUE": "1",
+               "SBATCH_WAIT": "1", "SBATCH_ERROR": "/dev/null", "SBATCH_ACCOUNT": "a", "SBATCH_QOS": "q", "HOME": "/h"}  # fmt: skip
+    text = (
+        "#!/bin/bash\n#SBATCH --partition=gpu\n#SBATCH --time=1:00\n#SBATCH --mem=8M\n#SBATCH --requeue\n#SBATCH -q x\n"
+    )
+    assert commands.submission_environment(text, environ) == {"SBATCH_ACCOUNT": "a", "HOME": "/h"}
+    said = tmp_path / "said"
+    program = tmp_path / "bin" / "sbatch"
+    program.write_text(f'#!/bin/bash\necho "$SBATCH_PARTITION $SBATCH_ACCOUNT" >{said}\necho 7\n')
+    program.chmod(stat.S_IRWXU)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    script = tmp_path / "x.sbatch"
+    script.write_text(text)
+    assert commands.submit(script) == "7"
+    assert said.read_text() == " a\n"
+
+
 def test_partitions_are_read(slurm):
     slurm(
         "sinfo",
@@ -156,6 +188,31 @@ def test_a_job_that_slurm_has_forgotten_is_gone_only_if_the_queue_can_be_read(sl
     assert look_up(["5"])[0]["5"].ended
     slurm("squeue", err="squeue: error: Unable to contact slurm controller", code=1)
     assert look_up(["5"]) == ({}, "squeue: Unable to contact slurm controller")
+
+
+def test_a_controller_that_is_gone_is_asked_for_one_job_and_not_for_each(slurm, tmp_path):
+    records = HostRecords(tmp_path)
+    for number in range(1, 6):
+        records.write(records.script(f"cpu-{number}"), f"#!/bin/bash\n#SBATCH --job-name=grafico-x-cpu-{number}\n")
+        if number > 2:
+            records.write(records.number(f"cpu-{number}"), f"{number}\n")
+    for name in ("squeue", "sacct", "scontrol", "scancel"):
+        slurm(name, err="Unable to contact slurm controller (connect failure)", code=1)
+    assert cancel_left(tmp_path, within_s=0).count("Unable to contact") == 3
+    assert len(slurm.calls()) == 5, slurm.calls()
+    assert len(list(records.left())) == 5, "they may be in the queue, and are looked for by whoever comes next"
+
+
+def test_all_of_the_asking_is_over_in_time_where_nothing_answers(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr("grafico.cluster.slurm.records.LEAST_S", 0.2)
+    records = HostRecords(tmp_path)
+    for number in range(1, 30):
+        records.write(records.script(f"cpu-{number}"), f"#!/bin/bash\n#SBATCH --job-name=grafico-x-cpu-{number}\n")
+        records.write(records.number(f"cpu-{number}"), f"{number}\n")
+    for name in ("squeue", "sacct", "scontrol", "scancel"):
+        slurm(name, sleep=60)
+    assert cancel_left(tmp_path, within_s=1).count("did not answer") == 29
+    assert [call.partition(" ")[0] for call in slurm.calls()] == ["scancel", "squeue", "sacct", "scontrol"]
 
 
 def test_what_a_killed_server_left_in_the_queue_is_taken_out(slurm, tmp_path):

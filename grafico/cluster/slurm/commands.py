@@ -28,8 +28,8 @@ __all__ = [
     "job_id_in",
     "partitions",
     "queue",
-    "requeue",
     "show_job",
+    "submission_environment",
     "submit",
     "transient",
     "try_script",
@@ -73,6 +73,27 @@ TRANSIENT = re.compile(
 
 QUICK_S = 10.0
 """For what is asked only to tell people."""
+
+HABITS = ("SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_")
+"""Variables by which people make a command show only some partition or state, print in columns of their own, or ask
+before it cancels. What is read by a program has to be all, and as it was asked for."""
+
+OVERRIDE = {
+    "--mem": ("MEM_PER_CPU", "MEM_PER_GPU", "MEM_PER_NODE"),
+    "--requeue": ("NO_REQUEUE", "REQUEUE"),
+    "--no-requeue": ("NO_REQUEUE", "REQUEUE"),
+    "--time": ("TIMELIMIT",),
+    "-A": ("ACCOUNT",),
+    "-C": ("CONSTRAINT",),
+    "-G": ("GPUS",),
+    "-p": ("PARTITION",),
+    "-q": ("QOS",),
+    "-t": ("TIMELIMIT",),
+}
+"""Variables of sbatch that are not called like the option of a script that they override, without their SBATCH_."""
+
+NEVER = ("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_WAIT")
+"""Variables of sbatch under which there would be many jobs, no log that is read here, or no answer until a job ends."""
 
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS")
 LINE = re.compile(r"^(?:sbatch|squeue|sacct|scontrol|scancel|sinfo)(?:: (?:error|fatal|warning))?: ", re.MULTILINE)
@@ -129,8 +150,12 @@ def call(
     path = shutil.which(program)
     if path is None:
         return Said(problem=f"{program} is not there")
-    # Dates, states and messages are read by programs: no translations, no colors, no site's own format.
-    environment = {name: text for name, text in (environ or os.environ).items() if not name.endswith("_FORMAT")}
+    # Dates, states and messages are read by programs: no translations, no colors, nobody's own format or selection.
+    environment = {
+        name: text
+        for name, text in (environ or os.environ).items()
+        if not name.endswith("_FORMAT") and not name.startswith(HABITS)
+    }
     environment |= {"LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -171,6 +196,19 @@ def clean_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]
     }
 
 
+def submission_environment(script: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return an environment to submit a script from, in which the script has the last word on what it asks for.
+
+    sbatch counts variables such as ``SBATCH_PARTITION`` more than the script. They stay the user's defaults for what the
+    script does not say.
+    """
+    overridden = set(NEVER)
+    for option in re.findall(r"^#SBATCH (--[a-z-]+|-[A-Za-z])", script, re.MULTILINE):
+        names = OVERRIDE.get(option, (option[2:].upper().replace("-", "_"),))
+        overridden |= {f"SBATCH_{name}" for name in names}
+    return {name: text for name, text in clean_environment(environ).items() if name not in overridden}
+
+
 def job_id_in(output: str) -> str | None:
     """Return the number of the job that sbatch says it has submitted, whatever the site prints around it."""
     found = re.search(r"Submitted batch job (\d+)", output) or re.search(r"^(\d+)(?:;\S+)?\s*$", output, re.MULTILINE)
@@ -185,7 +223,8 @@ def submit(script: Path) -> str:
     ProfileError
         Slurm refuses it, or is not there; says so in Slurm's own words.
     """
-    said = call("sbatch", "--parsable", str(script), environ=clean_environment(), timeout_s=60.0)
+    environ = submission_environment(script.read_text(encoding="utf-8"))
+    said = call("sbatch", "--parsable", str(script), environ=environ, timeout_s=60.0)
     job_id = job_id_in(said.out) if said.ok else None
     if job_id is None:
         problem = said.problem or f"sbatch gave no job number: {words_of(said.out)[:200] or 'nothing'}"
@@ -199,25 +238,30 @@ def try_script(text: str) -> str:
     ``sbatch --test-only`` submits nothing. It does not know every limit; and nodes that are down or busy now are no
     reason to refuse.
     """
-    said = call("sbatch", "--test-only", stdin=text, environ=clean_environment())
+    said = call("sbatch", "--test-only", stdin=text, environ=submission_environment(text))
     if said.ok or transient(said.problem) or said.problem.endswith("is not there"):
         return ""
     return said.problem
 
 
-def queue(job_ids: Iterable[str] = (), *, name: str = "") -> dict[str, JobState] | str:
+def queue(
+    job_ids: Iterable[str] = (), *, names: Iterable[str] = (), timeout_s: float = TIMEOUT_S
+) -> dict[str, JobState] | str:
     """Return how one's own jobs stand, those too that ended a short while ago; or why nobody can tell.
 
     Parameters
     ----------
     job_ids
         Which jobs to look for; none: all of the user's.
-    name
-        Only jobs of this name.
+    names
+        Only jobs of these names.
+    timeout_s
+        Seconds to wait for an answer.
     """
     wanted = set(job_ids)
     arguments = ["-h", "-u", user_name(), "-t", "all", "-o", "%A|%T|%N|%r"]
-    said = call("squeue", *arguments, *([f"--name={name}"] if name else []))
+    called = ",".join(names)
+    said = call("squeue", *arguments, *([f"--name={called}"] if called else []), timeout_s=timeout_s)
     if not said.ok:
         return said.problem
     states = {}
@@ -229,18 +273,22 @@ def queue(job_ids: Iterable[str] = (), *, name: str = "") -> dict[str, JobState]
     return states
 
 
-def accounting(job_ids: Iterable[str]) -> dict[str, JobState] | str:
-    """Return how jobs stand by Slurm's accounting, which lags a few seconds; or why it cannot be read."""
-    wanted = sorted(set(job_ids), key=int)
+def accounting(job_ids: Iterable[str], timeout_s: float = TIMEOUT_S) -> dict[str, JobState] | str:
+    """Return how jobs stand by Slurm's accounting, which lags a few seconds; or why it cannot be read.
+
+    A job in an array is ``12_3``.
+    """
+    wanted = sorted(set(job_ids))
     if not wanted:
         return {}
-    said = call("sacct", "-n", "-P", "-X", "-D", "-j", ",".join(wanted), "-o", "JobIDRaw,State,NodeList,ExitCode")
+    columns = "JobID,State,NodeList,ExitCode"
+    said = call("sacct", "-n", "-P", "-X", "-D", "-j", ",".join(wanted), "-o", columns, timeout_s=timeout_s)
     if not said.ok:
         return said.problem
     states = {}
     for line in said.out.splitlines():
         fields = line.split("|")
-        if len(fields) == 4 and fields[0].isdigit() and fields[1]:
+        if len(fields) == 4 and fields[0] in wanted and fields[1]:
             # "CANCELLED by 1000": who did it is the reason.
             state, _, more = fields[1].partition(" ")
             code = f"exit code {fields[3]}" if fields[3] not in {"0:0", ""} else ""
@@ -248,26 +296,21 @@ def accounting(job_ids: Iterable[str]) -> dict[str, JobState] | str:
     return states
 
 
-def show_job(job_id: str) -> dict[str, str] | str:
+def show_job(job_id: str, timeout_s: float = TIMEOUT_S) -> dict[str, str] | str:
     """Return what ``scontrol`` knows of a job, by field; or why it cannot be told."""
-    said = call("scontrol", "show", "job", "-o", job_id)
+    said = call("scontrol", "show", "job", "-o", job_id, timeout_s=timeout_s)
     if not said.ok:
         return said.problem
     return dict(word.split("=", 1) for word in said.out.split() if "=" in word)
 
 
-def cancel(job_ids: Iterable[str]) -> str:
+def cancel(job_ids: Iterable[str], timeout_s: float = TIMEOUT_S) -> str:
     """Cancel jobs; return why it could not be done. Jobs that are gone already are no problem."""
     wanted = sorted(set(job_ids), key=int)
     if not wanted:
         return ""
-    problem = call("scancel", *wanted).problem
+    problem = call("scancel", *wanted, timeout_s=timeout_s).problem
     return "" if re.search(r"invalid job id|already completing or completed", problem, re.IGNORECASE) else problem
-
-
-def requeue(job_id: str) -> str:
-    """Queue a job again, which ends it here; return why it could not be done."""
-    return call("scontrol", "requeue", job_id).problem
 
 
 def version() -> Said:

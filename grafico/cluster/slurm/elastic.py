@@ -268,7 +268,6 @@ class ElasticFleet:
 
     async def _end_all(self) -> None:
         """Cancel all jobs and see them leave the queue, those too whose submission was cut short."""
-        await self._cancel([host for record in self._pools.values() for host in record.hosts])
         left = await asyncio.to_thread(partial(cancel_left, self._folder, END_S))
         if left:
             LOG.error("still in the queue: %s", left)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import dask
 from dask_jobqueue.slurm import SLURMJob
 
-from grafico.cluster.slurm.commands import clean_environment, job_id_in, words_of
+from grafico.cluster.slurm.commands import cancel, job_id_in, submission_environment, words_of
 from grafico.cluster.slurm.records import HostRecords
 from grafico.errors import ProfileError
 
@@ -87,7 +87,12 @@ class HostJob(SLURMJob):  # type: ignore[misc]  # dask-jobqueue has no types
 
     async def _submit_job(self, script_filename: str) -> str:
         command = [self.submit_command, "--parsable", script_filename]
-        return str(await self._call(command, env=clean_environment()))
+        return str(await self._call(command, env=submission_environment(self._text)))
+
+    @classmethod
+    async def _close_job(cls, job_id: str | None, cancel_command: str) -> None:  # noqa: ARG003 - dask-jobqueue's signature
+        if job_id:
+            await asyncio.to_thread(cancel, [job_id])
 
     def _job_id_from_submit_output(self, out: str) -> str:
         job_id = job_id_in(out)

@@ -7,11 +7,16 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grafico.cluster.slurm.commands import ENDED, JobState, accounting, cancel, queue, show_job
+from grafico.cluster.slurm.commands import ENDED, TIMEOUT_S, JobState, accounting, cancel, queue, show_job
 
 __all__ = ["HostRecords", "cancel_left", "end_jobs", "look_up"]
 
 PAUSE_S = 0.5
+
+LEAST_S = 2.0
+"""A command gets at least so long, although the time for all of them is over."""
+
+FORGOTTEN = "Invalid job id"
 
 
 class HostRecords:
@@ -66,33 +71,49 @@ class HostRecords:
         return max((int(m.group(1)) for name in names if (m := re.search(r"-(\d+)$", name))), default=0)
 
 
-def look_up(job_ids: Iterable[str]) -> tuple[dict[str, JobState], str]:
+def look_up(job_ids: Iterable[str], within_s: float = 3 * TIMEOUT_S) -> tuple[dict[str, JobState], str]:
     """Return how jobs stand, by squeue, sacct or scontrol, whichever can be read; and what could not be.
 
     A job that squeue, where it can be read, does not list any more and that nobody else remembers is ``GONE``.
+
+    Parameters
+    ----------
+    job_ids
+        Which.
+    within_s
+        Seconds for all of it, about: where Slurm's controller is gone, each command waits for it.
     """
     wanted = set(job_ids)
     if not wanted:
         return {}, ""
+    ends = time.monotonic() + within_s
     states: dict[str, JobState] = {}
     problem = ""
-    listed = queue(wanted)
+    listed = queue(wanted, timeout_s=_patience(ends))
     if isinstance(listed, str):
         problem = listed
     else:
         states = listed
     missing = wanted - set(states)
-    if missing and isinstance(remembered := accounting(missing), dict):
+    if missing and isinstance(remembered := accounting(missing, _patience(ends)), dict):
         # Accounting lags: what it still calls running and the queue does not list is over.
         states |= {i: s for i, s in remembered.items() if s.ended or problem}
+    silent = False
     for job_id in sorted(wanted - set(states), key=int):
-        fields = show_job(job_id)
+        # The first that gets no answer speaks for all: a controller that is gone is so for each of them.
+        fields = "" if silent else show_job(job_id, _patience(ends))
         if isinstance(fields, dict) and "JobState" in fields:
             reason = fields.get("Reason", "None")
             states[job_id] = JobState(job_id, fields["JobState"], "" if reason == "None" else reason)
-        elif not problem or (isinstance(fields, str) and "Invalid job id" in fields):
+        elif not problem or (isinstance(fields, str) and FORGOTTEN in fields):
             states[job_id] = JobState(job_id, "GONE")
+        silent = silent or (isinstance(fields, str) and FORGOTTEN not in fields)
     return states, problem
+
+
+def _patience(ends: float) -> float:
+    """Return how long one command may take where all of them have to be over by then."""
+    return min(TIMEOUT_S, max(LEAST_S, ends - time.monotonic()))
 
 
 def end_jobs(job_ids: Iterable[str], within_s: float) -> dict[str, str]:
@@ -100,8 +121,8 @@ def end_jobs(job_ids: Iterable[str], within_s: float) -> dict[str, str]:
     left = dict.fromkeys(job_ids, "")
     ends = time.monotonic() + within_s
     while left:
-        problem = cancel(left)
-        states, blind = look_up(left)
+        problem = cancel(left, _patience(ends))
+        states, blind = look_up(left, ends - time.monotonic())
         seen = {i: states[i].state if i in states else problem or blind for i in left}
         left = {i: said for i, said in seen.items() if said not in ENDED}
         if not left or time.monotonic() > ends:
@@ -120,14 +141,18 @@ def cancel_left(folder: Path, within_s: float = 60.0) -> str:
     within_s
         Seconds for which jobs are waited for; a host ends within a few.
     """
-    records = HostRecords(folder)
+    records, ends = HostRecords(folder), time.monotonic() + within_s
     jobs: dict[str, set[str]] = {}
+    unnumbered: dict[str, str] = {}
     for name, job_id, job_name in records.left():
         if job_id:
             jobs[name] = {job_id}
-        elif job_name and isinstance(found := queue(name=job_name), dict):
-            jobs[name] = set(found)
-    left = end_jobs({job_id for numbers in jobs.values() for job_id in numbers}, within_s)
+        elif job_name:
+            unnumbered[name] = job_name
+    if unnumbered and isinstance(found := queue(names=unnumbered.values(), timeout_s=_patience(ends)), dict):
+        # Whichever belongs to which: all of them are of this folder, and all are to go.
+        jobs |= {name: set(found) for name in unnumbered}
+    left = end_jobs({job_id for numbers in jobs.values() for job_id in numbers}, ends - time.monotonic())
     for name, numbers in jobs.items():
         if not numbers & set(left):
             records.forget(name)
