@@ -29,12 +29,6 @@ __all__ = [
 OPEN = frozenset({RunStatus.CREATED, RunStatus.RUNNING, RunStatus.INTERRUPTED})
 """What may still begin or go on."""
 
-OVER = frozenset(
-    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
-     "TIMEOUT"}
-)  # fmt: skip
-"""States that a job does not leave any more."""
-
 
 class Submission(Model):
     """As what a run was submitted."""
@@ -61,7 +55,16 @@ class Standing(Model):
     @property
     def over(self) -> bool:
         """Whether it has ended for good."""
-        return not self.problem and (not self.state or self.state in OVER)
+        from grafico.cluster.slurm.commands import ENDED
+
+        return not self.problem and (not self.state or self.state in ENDED)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it waits for what does not come by itself."""
+        from grafico.cluster.slurm.commands import HOPELESS
+
+        return self.waits and HOPELESS.search(self.reason) is not None
 
 
 def write_submission(paths: RunPaths, submission: Submission) -> None:
@@ -80,27 +83,31 @@ def read_submission(paths: RunPaths) -> Submission | None:
 
 
 def standing(jobs: Iterable[str]) -> dict[str, Standing]:
-    """Return how each of these Slurm jobs stands; one call of ``squeue`` for all.
+    """Return how each of these Slurm jobs stands; one call of ``squeue`` for all, and one of ``sacct`` for the rest.
 
-    Where ``squeue`` is missing or does not answer, each says so.
+    The queue forgets a job some minutes after its end, and accounting does not. Where neither can be read, each says so.
     """
     wanted = list(jobs)
     if not wanted:
         return {}
-    from grafico.cluster.slurm.commands import call
+    from grafico.cluster.slurm.commands import QUICK_S, accounting, call
 
     # With --array, each task of an array has a line; with `all`, jobs that ended some minutes ago have one, too.
     said = call("squeue", "--noheader", "--array", "--states=all", f"--user={_user()}", "--format=%i|%T|%r|%S")
-    if not said.ok:
-        return {job: Standing(job=job, state="", problem=said.problem) for job in wanted}
     found = {}
-    for line in said.out.splitlines():
+    for line in said.out.splitlines() if said.ok else ():
         fields = line.strip().split("|")
         if len(fields) == 4:
             job, state, reason, start = fields
             reason = "" if reason in {"None", "(null)"} else reason
             found[job] = Standing(job=job, state=state, reason=reason, start="" if start == "N/A" else start)
-    return {job: found.get(job) or Standing(job=job, state="") for job in wanted}
+    missing = [job for job in wanted if job not in found]
+    remembered = accounting(missing, QUICK_S)
+    for job, known in remembered.items() if isinstance(remembered, dict) else ():
+        # It lags: what the queue does not list any more is over, whatever it says.
+        if known.ended or not said.ok:
+            found[job] = Standing(job=job, state=known.state)
+    return {job: found.get(job) or Standing(job=job, state="", problem=said.problem) for job in wanted}
 
 
 def standings(runs: Iterable[Path]) -> dict[Path, Standing]:
@@ -132,7 +139,9 @@ def words(stands: Standing, *, begun: bool) -> str:
     if stands.problem:
         return f"submitted as Slurm job {stands.job} (how that stands cannot be told: {stands.problem})"
     if stands.waits:
-        why = f" ({stands.reason})" if stands.reason else ""
+        why = (
+            f" ({stands.reason}{', which does not pass by itself' if stands.hopeless else ''})" if stands.reason else ""
+        )
         soon = f", expected to start at {stands.start.replace('T', ' ')}" if stands.start else ""
         return f"queued{again} as Slurm job {stands.job}{why}{soon}"
     if stands.over:

@@ -55,11 +55,37 @@ def test_what_is_left_of_its_time_leaves_room_for_the_end(programs: Path) -> Non
 
 
 def test_a_requeue_that_is_refused_is_told_in_slurms_words(programs: Path) -> None:
-    assert "scontrol is not on the PATH" in OwnJob("12").requeue()
+    assert "scontrol is not there" in OwnJob("12").requeue()
     program(programs, "scontrol", 'echo "Requested operation is presently disabled for job $2" >&2; exit 1')
-    assert OwnJob("12").requeue() == "Requested operation is presently disabled for job 12"
+    assert OwnJob("12").requeue() == "scontrol: Requested operation is presently disabled for job 12"
     program(programs, "scontrol", "exit 0")
     assert OwnJob("12").requeue() == ""
+
+
+def test_what_the_queue_has_forgotten_accounting_tells_and_what_it_still_calls_running_is_over(programs: Path) -> None:
+    program(programs, "squeue", "echo '13|RUNNING|None|N/A'")
+    program(
+        programs, "sacct", "echo '12_3|NODE_FAIL|n1|0:0'; echo '14|CANCELLED by 0|n1|0:15'; echo '15|RUNNING|n1|0:0'"
+    )
+    found = standing(["12_3", "13", "14", "15"])
+    assert [words(found[job], begun=True) for job in found] == [
+        "its Slurm job 12_3 is over (node fail)",
+        "Slurm job 13 is running",
+        "its Slurm job 14 is over (cancelled)",
+        "its Slurm job 15 is over",
+    ]
+    program(programs, "squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    found = standing(["14", "15", "16"])
+    assert words(found["14"], begun=True) == "its Slurm job 14 is over (cancelled)"
+    assert words(found["15"], begun=True) == "Slurm job 15 is running"
+    assert found["16"].problem == "squeue: Unable to contact slurm controller"
+
+
+def test_a_job_that_waits_for_ever_is_told_from_one_that_waits(programs: Path) -> None:
+    program(programs, "squeue", "echo '1|PENDING|PartitionTimeLimit|N/A'; echo '2|PENDING|Priority|N/A'")
+    found = standing(["1", "2"])
+    assert words(found["1"], begun=False).endswith("(PartitionTimeLimit, which does not pass by itself)")
+    assert words(found["2"], begun=False).endswith("(Priority)")
 
 
 def test_jobs_are_looked_up_in_one_call(programs: Path) -> None:
