@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import sys
 import urllib.error
@@ -61,19 +62,28 @@ def test_the_token_is_taken_once_and_becomes_a_cookie(tmp_path):
         entered = ask(f"{base}//elsewhere.example/?a=1&token={token}")
         cookie = entered[1]["Set-Cookie"].partition(";")[0]
         again = ask(f"{base}/grafico", Cookie=cookie)
+        moved = ask(f"{base}{entered[1]['Location'].partition('elsewhere')[0]}grafico/", Cookie=cookie)
         forged = ask(f"{base}/grafico", Cookie=cookie[:-3])
         foreign = ask(f"{base}/grafico", Cookie=cookie, Origin="http://127.0.0.1:9")
         own = ask(f"{base}/grafico", Cookie=cookie, Origin=base)
         since = ask(f"{base}/grafico/data.json?since=soon", Cookie=cookie)
         proxy = ask(f"{base}/proxy/8787/127.0.0.1/status", Cookie=cookie)
-        return token, entered, again, forged, foreign, own, since, proxy
+        return token, entered, again, moved, forged, foreign, own, since, proxy
 
-    token, entered, again, forged, foreign, own, since, proxy = shown(tmp_path, questions)
+    token, entered, again, moved, forged, foreign, own, since, proxy = shown(tmp_path, questions)
     assert entered[0] == 303
-    assert entered[1]["Location"] == "/elsewhere.example/?a=1"  # never another host, and no token
-    attributes = {part.strip().lower().partition("=")[0] for part in entered[1]["Set-Cookie"].split(";")[1:]}
-    assert {"httponly", "samesite", "path"} <= attributes
-    assert "samesite=strict" in entered[1]["Set-Cookie"].lower()
+    found = re.fullmatch(r"(/[0-9a-f]{32}/)elsewhere\.example/\?a=1", entered[1]["Location"])
+    assert found is not None  # never another host, and no token
+    assert moved[0] == 302
+    assert moved[1]["Location"] == f"{found[1]}grafico"
+    attributes = {}
+    for part in entered[1]["Set-Cookie"].split(";")[1:]:
+        name, _, value = part.strip().partition("=")
+        attributes[name.lower()] = value
+    assert attributes.keys() >= {"httponly", "samesite", "path"}
+    assert attributes["samesite"] == "Strict"
+    # Browsers send it to every port of the host, but with this path alone, which only its owner knows.
+    assert attributes["path"] == found[1]
     assert [answer[0] for answer in (again, forged, foreign, own, since, proxy)] == [200, 401, 403, 200, 400, 404]
     assert "default-src 'none'" in again[1]["Content-Security-Policy"]
     assert token.encode() not in again[2]

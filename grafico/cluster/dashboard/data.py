@@ -164,12 +164,12 @@ def page_data(history: History, statuses: Mapping[str, Json], *, since: float, d
 
 
 DASK_PAGES = (
-    ("Status", "/status"),
-    ("Workers", "/workers"),
-    ("Tasks", "/tasks"),
-    ("System", "/system"),
-    ("Groups", "/groups"),
-    ("Info", "/info/main/workers.html"),
+    ("Status", "status"),
+    ("Workers", "workers"),
+    ("Tasks", "tasks"),
+    ("System", "system"),
+    ("Groups", "groups"),
+    ("Info", "info/main/workers.html"),
 )
 
 

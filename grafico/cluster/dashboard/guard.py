@@ -2,6 +2,9 @@
 
 The loopback interface is open to every user of the machine, and Dask's own pages show inputs, code and logs to anybody.
 A link carries the token once; a cookie takes its place at once, so that it stays in no history, log or referrer.
+
+Browsers send a host's cookies to all its ports, also to one where another user listens, on a port that a cluster has
+left, say. So all pages stand under a path that nobody else can guess, and the cookie is sent with that path alone.
 """
 
 import hashlib
@@ -13,7 +16,9 @@ from tornado import httputil, routing, web
 
 from grafico.cluster.strangers import Waiting
 
-__all__ = ["COOKIE_S", "Guard", "cookie_name"]
+__all__ = ["COOKIE_S", "Guard", "hidden_path"]
+
+COOKIE = "grafico"
 
 COOKIE_S = 7 * 24 * 3600
 """A browser forgets after this; the token itself goes with the cluster."""
@@ -21,9 +26,9 @@ COOKIE_S = 7 * 24 * 3600
 UNKNOWN = "This dashboard belongs to somebody: open the link that `grafico run` or `grafico show` prints.\n"
 
 
-def cookie_name(token: str) -> str:
-    """Return the cookie's name: browsers share cookies among all ports of a host, so each cluster has its own."""
-    return f"grafico-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+def hidden_path(token: str) -> str:
+    """Return the path under which a cluster's pages stand, as in ``/4f0c…``; it does not give the token away."""
+    return "/" + hashlib.sha256(f"path of {token}".encode()).hexdigest()[:32]
 
 
 class Guard(routing.Router):
@@ -43,8 +48,8 @@ class Guard(routing.Router):
         self._application = application
         self._waiting = waiting
         self._token = token.encode()
-        self._cookie = cookie_name(token)
-        self._enter = door(Enter, cookie=self._cookie, token=token)
+        self._path = hidden_path(token)
+        self._enter = door(Enter, path=self._path, token=token)
         self._unknown = door(Refuse, status=401, said=UNKNOWN)
         self._foreign = door(Refuse, status=403, said="A page of another server asked for this.\n")
 
@@ -57,13 +62,15 @@ class Guard(routing.Router):
         self._waiting.known(getattr(request.connection, "stream", None))
         if not same_origin(request):
             return self._foreign.find_handler(request)
+        if not request.path.startswith(f"{self._path}/"):  # a program that has the token may leave it out
+            request.path, request.uri = self._path + request.path, f"{self._path}{request.uri}"
         return self._application.find_handler(request, **kwargs)
 
     def _knows(self, request: httputil.HTTPServerRequest) -> bool:
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer" and self._is(given.strip().encode("utf-8", "replace")):
             return True
-        morsel = request.cookies.get(self._cookie)
+        morsel = request.cookies.get(COOKIE)
         return morsel is not None and self._is(morsel.value.encode("utf-8", "replace"))
 
     def _is(self, given: bytes) -> bool:
@@ -87,21 +94,21 @@ def same_origin(request: httputil.HTTPServerRequest) -> bool:
 class Enter(web.RequestHandler):
     """Takes the token out of the address, and hands over the cookie."""
 
-    def initialize(self, cookie: str, token: str) -> None:
+    def initialize(self, path: str, token: str) -> None:
         """Take what the guard gives."""
-        self.cookie = cookie
+        self.hidden = path
         self.token = token
 
     def get(self) -> None:
-        """Send the browser to the same page, without the token."""
+        """Send the browser to the same page, where it stands, without the token."""
         arguments = self.request.query_arguments.items()
         left = [(name, value) for name, values in arguments if name != "token" for value in values]
         query = f"?{urlencode(left)}" if left else ""
         self.set_header("Cache-Control", "no-store")
         self.set_header("Referrer-Policy", "no-referrer")
-        self.set_cookie(self.cookie, self.token, path="/", httponly=True, samesite="Strict", max_age=COOKIE_S)
-        # One leading slash and no more: two would name another host.
-        self.redirect(f"/{self.request.path.lstrip('/')}{query}", status=303)
+        self.set_cookie(COOKIE, self.token, path=f"{self.hidden}/", httponly=True, samesite="Strict", max_age=COOKIE_S)
+        page = self.request.path.removeprefix(self.hidden).lstrip("/")
+        self.redirect(f"{self.hidden}/{page}{query}", status=303)
 
     head = get
 

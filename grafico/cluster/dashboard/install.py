@@ -7,7 +7,7 @@ from distributed.http.utils import get_handlers
 from tornado import web
 
 from grafico.cluster.dashboard.data import History
-from grafico.cluster.dashboard.guard import Guard
+from grafico.cluster.dashboard.guard import Guard, hidden_path
 from grafico.cluster.dashboard.pages import DaskPages, Data, Static
 from grafico.cluster.dashboard.source import StatusSource
 from grafico.cluster.strangers import Waiting, room
@@ -32,7 +32,7 @@ def dashboard_link(host: str, port: int, token: str) -> str:
 def install(scheduler: Any, *, token: str, source: StatusSource) -> None:
     """Serve the dashboard from a scheduler's HTTP server, to those who have the token.
 
-    The page is at ``/grafico``, what it shows at ``/grafico/data.json``. Dask's pages come beside it; Bokeh, which
+    The page is at ``/grafico``, what it shows at ``/grafico/data.json``, both under the path that the link leads to. Dask's pages come beside it; Bokeh, which
     draws them, is loaded when the first of them is opened, and without it they say how to get it. The scheduler needs
     ``dashboard=False`` and an address for HTTP on the loopback interface: nothing here is encrypted.
 
@@ -48,18 +48,19 @@ def install(scheduler: Any, *, token: str, source: StatusSource) -> None:
     history = History(scheduler)
     history.start()
     application = scheduler.http_application
+    path = hidden_path(token)
     shared = {"scheduler": scheduler, "source": source, "history": history}
     application.add_handlers(
         r".*",
         [
-            (r"/", web.RedirectHandler, {"url": "/grafico", "permanent": False}),
-            (r"/grafico/?", Static),
-            (r"/grafico/data\.json", Data, shared),
-            (r"/grafico/(page\.css|[a-z]+\.js|icon\.svg)", Static),
-            *get_handlers(server=scheduler, modules=DASK_ROUTES, prefix="/"),
+            (rf"{path}(?:/|/grafico/)", web.RedirectHandler, {"url": f"{path}/grafico", "permanent": False}),
+            (rf"{path}/grafico", Static),
+            (rf"{path}/grafico/data\.json", Data, shared),
+            (rf"{path}/grafico/(page\.css|[a-z]+\.js|icon\.svg)", Static),
+            *get_handlers(server=scheduler, modules=DASK_ROUTES, prefix=path),
         ],
     )
-    application.add_application(DaskPages(scheduler))
+    application.add_application(DaskPages(scheduler, path))
     waiting = Waiting(room())
     server = scheduler.http_server
     serve = server.handle_stream

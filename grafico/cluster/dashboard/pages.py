@@ -76,17 +76,18 @@ class Data(Quiet):
 class DaskPages(web.Application):
     """Stands for Dask's Bokeh pages until one of them is opened; then Bokeh is loaded and takes its place."""
 
-    def __init__(self, scheduler: Any) -> None:
-        super().__init__([(r"/[a-z-]+", Load, {"scheduler": scheduler, "pages": self})])
+    def __init__(self, scheduler: Any, path: str) -> None:
+        super().__init__([(rf"{path}/[a-z-]+", Load, {"scheduler": scheduler, "pages": self, "path": path})])
 
 
 class Load(Quiet):
     """Loads Bokeh, which takes seconds and is not needed by a run that nobody looks at."""
 
-    def initialize(self, scheduler: Any, pages: DaskPages) -> None:
+    def initialize(self, scheduler: Any, pages: DaskPages, path: str) -> None:
         """Take where to put what is loaded."""
         self.scheduler = scheduler
         self.pages = pages
+        self.path_of_pages = path
 
     async def get(self) -> None:
         """Load, and have the browser ask again."""
@@ -99,9 +100,14 @@ class Load(Quiet):
         if self.pages in applications:
             found = await asyncio.to_thread(load_dask_pages)
             if self.pages in applications:  # whoever asked first has put them there
-                found.connect(self.scheduler.http_application, self.scheduler.http_server, self.scheduler, prefix="")
+                found.connect(
+                    self.scheduler.http_application,
+                    self.scheduler.http_server,
+                    self.scheduler,
+                    prefix=self.path_of_pages,
+                )
                 applications.remove(self.pages)
-        self.redirect(self.request.uri or "/status", status=303)
+        self.redirect(self.request.uri or f"{self.path_of_pages}/status", status=303)
 
 
 def load_dask_pages() -> Any:

@@ -10,7 +10,7 @@ const HIDDEN_MS = 10000;
 const state = { since: 0, began: null, misses: 0 };
 
 async function ask() {
-  const answer = await fetch(`/grafico/data.json?since=${state.since}`, { cache: "no-store" });
+  const answer = await fetch(`grafico/data.json?since=${state.since}`, { cache: "no-store" });
   if (answer.status === 401) throw new Error("locked");
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   return answer.json();
