@@ -68,6 +68,10 @@ class Calculation(Generic[InputT, OutputT]):
     """Processes of one family are interchangeable and kept warm together (an engine's name)."""
     reference: str
     """``module:attribute``, from which a worker loads it."""
+    uses: tuple[str, ...] = ()
+    """What it cannot do without: packages as they are imported (``pyscf``), and programs (``program:packmol``)."""
+    uses_on_gpu: tuple[str, ...] = ()
+    """Packages without which it computes on CPUs where it was given a GPU."""
 
     def resources(self, value: InputT) -> Resources:
         """Return what this input needs."""
@@ -91,6 +95,8 @@ def calculation(
     resources: Resources | Callable[[InputT], Resources] | None = None,
     ladder: Ladder | None = None,
     family: str = "python",
+    uses: Sequence[str] = (),
+    uses_on_gpu: Sequence[str] = (),
 ) -> Callable[[Callable[[InputT, WorkContext], OutputT]], Calculation[InputT, OutputT]]:
     """Declare a function ``(input, ctx) -> output`` as a calculation.
 
@@ -106,6 +112,9 @@ def calculation(
         For each kind of failure, the rungs to try in turn.
     family
         Name of the engine, for keeping processes warm.
+    uses, uses_on_gpu
+        Packages and programs that must be there, or are needed to use a GPU: a job is refused before it begins where
+        they are not; see :class:`Calculation`.
     """
 
     def declare(function: Callable[[InputT, WorkContext], OutputT]) -> Calculation[InputT, OutputT]:
@@ -132,6 +141,8 @@ def calculation(
             ladder={kind: tuple(rungs) for kind, rungs in (ladder or {}).items()},
             family=family,
             reference=f"{function.__module__}:{function.__name__}",
+            uses=tuple(uses),
+            uses_on_gpu=tuple(uses_on_gpu),
         )
 
     return declare

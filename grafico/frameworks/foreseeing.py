@@ -20,6 +20,7 @@ from grafico.frameworks.calculations.relax_batch import relax_batch
 from grafico.frameworks.calculations.report import PICTURE_RESOURCES, draw_frameworks
 from grafico.frameworks.download import DATASETS
 from grafico.frameworks.parts import Combination
+from grafico.frameworks.potentials import check_potential
 from grafico.frameworks.relaxing.needs import relaxation_resources, typical_seconds
 from grafico.frameworks.request import FrameworkRequest
 from grafico.frameworks.sources import atoms_budget
@@ -122,6 +123,7 @@ def _phase(items: Iterable[Foreseen]) -> list[Foreseen]:
                 lane=f"{first.label} {number}",
                 waits=number == 0,
                 identity=first.identity,
+                uses=first.uses,
             )
         )
     return found
@@ -141,6 +143,7 @@ def _build(item: Expected, request: FrameworkRequest) -> Foreseen:
 
 def _relaxations(items: Sequence[Expected], request: FrameworkRequest) -> Iterator[Foreseen]:
     settings = request.relaxation
+    uses = (check_potential(settings.model).engine.module,)
     if request.batching == "batched":
         sizes = [item.atoms for item in items for _ in range(item.number)]
         budget = atoms_budget(sum(sizes), settings.model, 0)
@@ -148,7 +151,7 @@ def _relaxations(items: Sequence[Expected], request: FrameworkRequest) -> Iterat
         share = sizes[: math.ceil(len(sizes) / count)]
         seconds = sum(typical_seconds(size, settings) for size in share)
         needs = relaxation_resources(share, settings, at_once=sum(share))
-        yield Foreseen(relax_batch, needs, count, "relax together", seconds)
+        yield Foreseen(relax_batch, needs, count, "relax together", seconds, uses=uses)
         return
     for item in items:
         needs = relaxation_resources([item.atoms], settings)
@@ -159,6 +162,7 @@ def _relaxations(items: Sequence[Expected], request: FrameworkRequest) -> Iterat
             "relax",
             typical_seconds(item.atoms, settings),
             identity=_after("relax", item, request, settings),
+            uses=uses,
         )
 
 

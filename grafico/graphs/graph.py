@@ -43,6 +43,8 @@ class Foreseen:
     """Whether it waits for all that come before it although it has a lane."""
     identity: str = ""
     """The same for calculations of the same input, in other jobs as well, where that can be told: they run once."""
+    uses: tuple[str, ...] = ()
+    """What it cannot do without for its input, beside what its calculation says."""
 
 
 class WalkStep(NodeStep):

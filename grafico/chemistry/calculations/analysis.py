@@ -53,7 +53,9 @@ def _resources(value: AnalysisInput) -> Resources:
     return dft_resources(value.atoms, value.level, "analysis")
 
 
-@calculation(version="1", resources=_resources, ladder=LADDER, family="pyscf")
+@calculation(
+    version="1", resources=_resources, ladder=LADDER, family="pyscf", uses=("pyscf",), uses_on_gpu=("gpu4pyscf", "cupy")
+)
 def analysis(value: AnalysisInput, ctx: WorkContext) -> AnalysisOutput:
     """Analyze the wavefunction at a given geometry.
 

@@ -157,7 +157,7 @@ def rdkit_molecule(*, smiles: str | None = None, atoms: ConceptualAtoms | None =
     return mol
 
 
-@calculation(version="1", resources=EMBED_RESOURCES, family="rdkit")
+@calculation(version="1", resources=EMBED_RESOURCES, family="rdkit", uses=("rdkit",))
 def embed_conformers(value: EmbedInput, ctx: WorkContext) -> Embedded:
     """Embed structures of one stereoisomer with ETKDGv3, relax them with a force field, and leave out duplicates."""
     chem = require("rdkit.Chem", purpose="to search conformers")
@@ -254,7 +254,7 @@ def _distinct(candidates: Sequence[Candidate], rmsd: float) -> list[Candidate]:
     return kept
 
 
-@calculation(version="1", resources=PRUNE_RESOURCES, family="rdkit")
+@calculation(version="1", resources=PRUNE_RESOURCES, family="rdkit", uses=("ase",))
 def prune_conformers(value: PruneInput, ctx: WorkContext) -> Pruned:
     """Reduce optimized structures to distinct conformers with degeneracies, and report the search's convergence."""
     data = require("ase.data", purpose="for atomic masses")

@@ -154,7 +154,7 @@ def _qcg_resources(value: QCGInput) -> Resources:
     return _resources(value)
 
 
-@calculation(version="1", resources=_search_resources, family="crest")
+@calculation(version="1", resources=_search_resources, family="crest", uses=("program:crest",))
 def crest_search(value: CrestInput, ctx: WorkContext) -> CrestEnsemble:
     """Search conformers with CREST."""
     program = crest_path()
@@ -259,7 +259,7 @@ def _compare(energies: str | None, hartree: Sequence[float]) -> None:
         )
 
 
-@calculation(version="1", resources=_qcg_resources, family="crest")
+@calculation(version="1", resources=_qcg_resources, family="crest", uses=("program:crest",))
 def qcg_cluster(value: QCGInput, ctx: WorkContext) -> SolvatedCluster:
     """Grow a cluster of solvent molecules around a solute with CREST's QCG."""
     program = crest_path()

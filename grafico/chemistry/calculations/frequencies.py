@@ -60,7 +60,9 @@ def _resources(value: FrequenciesInput) -> Resources:
     return dft_resources(value.atoms, value.level, "frequencies")
 
 
-@calculation(version="1", resources=_resources, ladder=LADDER, family="pyscf")
+@calculation(
+    version="1", resources=_resources, ladder=LADDER, family="pyscf", uses=("pyscf",), uses_on_gpu=("gpu4pyscf", "cupy")
+)
 def frequencies(value: FrequenciesInput, ctx: WorkContext) -> FrequenciesOutput:
     """Diagonalize the mass-weighted Hessian with translations and rotations projected out.
 

@@ -81,7 +81,14 @@ _LADDER = {
 }
 
 
-@calculation(version="1", resources=_resources, ladder=_LADDER, family="pyscf")
+@calculation(
+    version="1",
+    resources=_resources,
+    ladder=_LADDER,
+    family="pyscf",
+    uses=("pyscf", "geometric"),
+    uses_on_gpu=("gpu4pyscf", "cupy"),
+)
 def optimization(value: OptimizationInput, ctx: WorkContext) -> OptimizationOutput:
     """Relax a structure to a stationary point.
 

@@ -32,7 +32,7 @@ class ReportOutput(Model):
     files: Mapping[str, ArtifactRef] = Field(description="name: artifact")
 
 
-@calculation(version="1", resources=REPORT_RESOURCES, family="python")
+@calculation(version="1", resources=REPORT_RESOURCES, family="python", uses=("matplotlib",))
 def ensemble_report(value: ReportInput, ctx: WorkContext) -> ReportOutput:
     """Draw spectrum.png and spectrum.svg; write spectrum.csv, ensemble.csv, ensemble.json and ensemble.xyz."""
     result = value.result

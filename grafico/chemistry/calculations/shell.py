@@ -128,7 +128,9 @@ _LADDER = {
 }
 
 
-@calculation(version="1", resources=_resources, ladder=_LADDER, family="tblite")
+@calculation(
+    version="1", resources=_resources, ladder=_LADDER, family="tblite", uses=("program:packmol", "tblite", "ase")
+)
 def solvate(value: ShellInput, ctx: WorkContext) -> SolvatedCluster:
     """Pack solvent molecules around a solute, anneal them by molecular dynamics, and optimize the cluster."""
     radius = sphere_radius(value)

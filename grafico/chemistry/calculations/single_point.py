@@ -35,7 +35,9 @@ def _resources(value: SinglePointInput) -> Resources:
     return dft_resources(value.atoms, value.level, "single_point")
 
 
-@calculation(version="1", resources=_resources, ladder=LADDER, family="pyscf")
+@calculation(
+    version="1", resources=_resources, ladder=LADDER, family="pyscf", uses=("pyscf",), uses_on_gpu=("gpu4pyscf", "cupy")
+)
 def single_point(value: SinglePointInput, ctx: WorkContext) -> SinglePointOutput:
     """Solve the SCF at the given geometry.
 

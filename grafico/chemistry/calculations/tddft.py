@@ -71,7 +71,14 @@ _LADDER = {
 }
 
 
-@calculation(version="1", resources=_resources, ladder=_LADDER, family="pyscf")
+@calculation(
+    version="1",
+    resources=_resources,
+    ladder=_LADDER,
+    family="pyscf",
+    uses=("pyscf",),
+    uses_on_gpu=("gpu4pyscf", "cupy"),
+)
 def tddft(value: TDDFTInput, ctx: WorkContext) -> TDDFTOutput:
     """Compute vertical excitation energies and oscillator strengths.
 

@@ -140,7 +140,7 @@ def failure_of_tblite(error: Exception) -> CalculationError:
     return CalculationError(kind, f"tblite: {text or type(error).__name__}")
 
 
-@calculation(version="1", resources=_single_point_resources, ladder=_LADDER, family="tblite")
+@calculation(version="1", resources=_single_point_resources, ladder=_LADDER, family="tblite", uses=("tblite", "ase"))
 def xtb_single_point(value: XTBInput, ctx: WorkContext) -> XTBOutput:
     """Return energy and gradient of a structure at an xTB level."""
     import numpy
@@ -162,7 +162,7 @@ def xtb_single_point(value: XTBInput, ctx: WorkContext) -> XTBOutput:
     )
 
 
-@calculation(version="1", resources=_optimization_resources, ladder=_LADDER, family="tblite")
+@calculation(version="1", resources=_optimization_resources, ladder=_LADDER, family="tblite", uses=("tblite", "ase"))
 def xtb_optimization(value: XTBOptimizationInput, ctx: WorkContext) -> XTBOptimization:
     """Return the nearest minimum at an xTB level; a run that meets its step limit fails as not converged."""
     image = to_ase(value.atoms)

@@ -57,7 +57,7 @@ def _resources(value: AnalyzeInput) -> Resources:
     return Resources(memory_mib=2048 + len(value.structure), walltime_s=limit + SLACK_S)
 
 
-@calculation(version="1", resources=_resources, ladder=_LADDER, family="zeo")
+@calculation(version="1", resources=_resources, ladder=_LADDER, family="zeo", uses=("pyzeo",))
 def analyze(value: AnalyzeInput, ctx: WorkContext) -> PoreAnalysis:
     """Measure the pores of a framework.
 

@@ -42,7 +42,7 @@ _LADDER = {
 }
 
 
-@calculation(version="1", resources=build_resources, ladder=_LADDER, family="pormake")
+@calculation(version="1", resources=build_resources, ladder=_LADDER, family="pormake", uses=("pormake", "jax"))
 def build(value: BuildInput, ctx: WorkContext) -> BuiltFramework:
     """Put a metal node and a linker together on a topology.
 

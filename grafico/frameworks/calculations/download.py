@@ -22,7 +22,7 @@ class DownloadInput(Model):
     dataset: Literal["2019-ASR", "2019-FSR", "2014"] = Field(default="2019-ASR", description="data set of CoRE MOF")
 
 
-@calculation(version="1", resources=Resources(memory_mib=1024, walltime_s=600.0), family="core-mof")
+@calculation(version="1", resources=Resources(memory_mib=1024, walltime_s=600.0), family="core-mof", uses=("CoRE_MOF",))
 def download(value: DownloadInput, ctx: WorkContext) -> Downloaded:
     """Return structures of CoRE MOF by refcode, with what the data set says about them.
 

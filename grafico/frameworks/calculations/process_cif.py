@@ -37,7 +37,7 @@ _LADDER = {
 }
 
 
-@calculation(version="1", resources=_resources, ladder=_LADDER, family="mofstructure")
+@calculation(version="1", resources=_resources, ladder=_LADDER, family="mofstructure", uses=("gemmi", "mofstructure"))
 def process_cif(value: ProcessCIFInput, ctx: WorkContext) -> CutFramework:
     """Take a structure apart: one framework, one topology, one kind of metal node, one kind of linker.
 

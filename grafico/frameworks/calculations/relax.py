@@ -32,7 +32,7 @@ def _resources(value: RelaxInput) -> Resources:
     return relaxation_resources([len(value.structure)], value.settings)
 
 
-@calculation(version="1", resources=_resources, ladder=LADDER, family="potential")
+@calculation(version="1", resources=_resources, ladder=LADDER, family="potential", uses=("torch", "ase"))
 def relax(value: RelaxInput, ctx: WorkContext) -> RelaxedFramework:
     """Return the framework at a minimum of the potential.
 

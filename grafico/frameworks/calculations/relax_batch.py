@@ -16,7 +16,7 @@ def _resources(value: RelaxBatchInput) -> Resources:
     return relaxation_resources(sizes, value.settings, at_once=sum(sizes))
 
 
-@calculation(version="1", resources=_resources, ladder=LADDER, family="potential")
+@calculation(version="1", resources=_resources, ladder=LADDER, family="potential", uses=("torch", "torch_sim"))
 def relax_batch(value: RelaxBatchInput, ctx: WorkContext) -> RelaxBatch:
     """Return which frameworks are at a minimum of the potential, by the check of :func:`relax`, and which are not.
 

@@ -30,7 +30,7 @@ class Pictures(Model):
     files: Mapping[str, ArtifactRef] = Field(description="name: artifact")
 
 
-@calculation(version="1", resources=PICTURE_RESOURCES, family="python")
+@calculation(version="1", resources=PICTURE_RESOURCES, family="python", uses=("matplotlib",))
 def draw_frameworks(value: PicturesInput, ctx: WorkContext) -> Pictures:
     """Draw pores.png and pores.svg of several frameworks, published.png and published.svg where anything was published."""
     ctx.used(matplotlib=version("matplotlib"))
