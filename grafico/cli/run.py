@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.output import INTERRUPTED, JsonFlag, RunName, RunsFolder, last_words, out, print_json, say
+from grafico.cli.output import BAD_INPUT, INTERRUPTED, JsonFlag, RunName, RunsFolder, last_words, out, print_json, say
 from grafico.cli.tables import print_lines, print_tables
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def run(
     from grafico.jobs.plan import admit
 
     check_here(prepared.profile)
-    admit(prepared)
+    for note in admit(prepared):
+        say(f"note: {note}")
     made = create_run(prepared, runs_dir, folder)
     if not quiet:
         say(f"run {made.name} in {near(made.paths.root)}")
@@ -156,6 +157,9 @@ def _dry_run(prepared: Any, *, as_json: bool) -> None:
         print_json(plan.model_dump(mode="json"))
     else:
         print_plan(plan)
+    if plan.refused is not None:
+        say(f"grafico: {plan.refused}")
+        raise typer.Exit(BAD_INPUT)
 
 
 def _listen() -> None:

@@ -38,11 +38,12 @@ ENTRY_POINTS = "grafico.graphs"
 
 _EXTRAS = {
     **dict.fromkeys(
-        ("ase", "geometric", "matplotlib", "pyscf", "rdkit", "scipy", "tblite", "xtb", "dftd3", "dftd4"), "chem"
+        ("ase", "gemmi", "geometric", "matplotlib", "pyscf", "rdkit", "scipy", "tblite", "xtb", "dftd3", "dftd4"),
+        "chem",
     ),
     **dict.fromkeys(("dask_jobqueue",), "slurm"),
     **dict.fromkeys(("litellm",), "llm"),
-    **dict.fromkeys(("CoRE_MOF", "mofstructure", "networkx", "pormake", "pymatgen", "pyzeo"), "mof"),
+    **dict.fromkeys(("CoRE_MOF", "jax", "mofstructure", "networkx", "pormake", "pymatgen", "pyzeo"), "mof"),
     **dict.fromkeys(("chgnet", "sevenn", "torch", "torch_sim"), "mlip"),
     **dict.fromkeys(("bokeh",), "dashboard"),
     **dict.fromkeys(("pyarrow",), "parquet"),

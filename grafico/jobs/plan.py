@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from pydantic import Field
 
@@ -14,7 +13,7 @@ from grafico.cluster.pool import Pool
 from grafico.errors import ProfileError
 from grafico.graphs import Foreseen
 from grafico.graphs.drawing import draw_graph
-from grafico.jobs.catalog import extra_for
+from grafico.jobs.engines import Engine, engine_notes, engines_of, missing_engines
 from grafico.jobs.files import files_of
 from grafico.jobs.forecast import Forecast, by_kind, forecast_of, refused, workers_of
 from grafico.jobs.launch import Prepared
@@ -53,14 +52,6 @@ class Planned(Model):
     bound_s: float = Field(description="seconds, if each took all of its walltime")
 
 
-class Engine(Model):
-    """An engine that the calculations use."""
-
-    name: str
-    version: str | None
-    get: str = ""
-
-
 class Plan(Model):
     """What a job would do."""
 
@@ -85,24 +76,35 @@ class Plan(Model):
         default=None, description="the schedule if each took about what it takes as a rule"
     )
     engines: tuple[Engine, ...]
+    refused: str | None = Field(default=None, description="why a run would be refused here: engines that are missing")
     files: tuple[str, ...]
     walltime_bound_s: float = Field(description="seconds, if each calculation took all of its walltime")
     persists: bool
     notes: tuple[str, ...] = ()
 
 
-def admit(prepared: Prepared) -> None:
+def admit(prepared: Prepared) -> Sequence[str]:
     """Refuse a job of which something can never run on its profile, before anything is created.
+
+    Returns
+    -------
+    What people should know before it begins.
 
     Raises
     ------
     ProfileError
         This machine lacks what the profile asks for, or no worker of it is large enough: names all that cannot run,
         each with the nearest worker.
+    MissingExtra
+        Engines are not installed where it would run: names all of them.
     """
-    workers = workers_of(prepared.profile)
-    if (error := refused(forecast_of(prepared.loaded), workers, prepared.profile.name)) is not None:
+    forecast, profile = forecast_of(prepared.loaded), prepared.profile
+    if (error := refused(forecast, workers_of(profile), profile.name)) is not None:
         raise error
+    engines = engines_of(forecast, profile)
+    if (lacking := missing_engines(engines, profile)) is not None:
+        raise lacking
+    return engine_notes(engines, profile)
 
 
 def foreseen_of(prepared: Prepared) -> Sequence[Foreseen]:
@@ -125,6 +127,8 @@ def make_plan(prepared: Prepared) -> Plan:
         raise error
     planned = tuple(_planned(items, label, workers) for (label, _, _), items in by_kind(forecast).items())
     bound = schedule(forecast, profile, workers, at_most)
+    engines = engines_of(forecast, profile)
+    lacking = None if as_if else missing_engines(engines, profile)
     can_tell = any(item.seconds is not None for item in forecast)
     graph = loaded.graph if sweep is None else sweep_graph(loaded.graph, loaded.job)
     return Plan(
@@ -144,11 +148,12 @@ def make_plan(prepared: Prepared) -> Plan:
         distinct=forecast.distinct,
         bound=bound,
         typical=schedule(forecast, profile, workers, typically) if can_tell else None,
-        engines=tuple(filter(None, map(_engine, sorted({item.family for item in planned} - {"python"})))),
+        engines=engines,
+        refused=None if lacking is None else f"{lacking.message} ({lacking.hint})",
         files=_files(loaded),
         walltime_bound_s=bound.makespan_s if bound else sum(item.bound_s for item in planned),
         persists=loaded.job.knowledge.persist,
-        notes=tuple(_notes(prepared, forecast, workers, bound, as_if)),
+        notes=tuple(_notes(prepared, forecast, workers, bound, as_if)) + engine_notes(engines, profile),
     )
 
 
@@ -257,15 +262,6 @@ def _worker(spec: WorkerSpec) -> Worker:
     return Worker(
         name=spec.name, kind=kind, places=spec.places, memory_mib=spec.memory_mib, gpu_memory_mib=spec.vram_mib
     )
-
-
-def _engine(family: str) -> Engine | None:
-    """Return the engine of a family; ``None`` for one that is called after no package."""
-    try:
-        return Engine(name=family, version=version(family))
-    except PackageNotFoundError:
-        extra = extra_for(family)
-        return Engine(name=family, version=None, get=f'pip install "grafico[{extra}]"') if extra else None
 
 
 def describe_resources(resources: Resources) -> str:
