@@ -67,10 +67,12 @@ PARTS = (
     Part("dask-jobqueue", "dask_jobqueue", "Slurm", "slurm"),
     Part("bokeh", "bokeh", "dashboard", "dashboard"),
     Part("litellm", "litellm", "language models", "llm"),
+    Part("mcp", "mcp", "grafico mcp", "llm"),
     Part("gemmi", "gemmi", "exchange: CIF", "chem"),
     Part("rocrate", "rocrate", "exchange: runs as RO-Crates", "crate"),
     Part("qcelemental", "qcelemental", "exchange: QCSchema", "qcschema"),
     Part("pyshacl", "pyshacl", "grafico kb validate", "shacl"),
+    Part("pyarrow", "pyarrow", "grafico table --parquet", "parquet"),
 )
 
 GPU_PARTS = (
@@ -81,9 +83,9 @@ GPU_PARTS = (
 )
 
 TOOLS = (
-    Tool("crest", ("--version",), "conformers by metadynamics", "https://crest-lab.github.io/crest-docs/ (conda: crest)"),
+    Tool("crest", ("--version",), "conformers by metadynamics", "conda: crest (crest-lab.github.io/crest-docs)"),
     Tool("xtb", ("--version",), "GFN2-xTB as a program", "Debian: apt install xtb (conda: xtb)"),
-    Tool("packmol", (), "boxes of solvent", "https://m3g.github.io/packmol/ (conda: packmol)"),
+    Tool("packmol", (), "boxes of solvent", "Debian: apt install packmol (conda: packmol)"),
     Tool("nvidia-smi", ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"), "NVIDIA GPUs",
          "comes with the NVIDIA driver"),
     Tool("nvidia-cuda-mps-control", (), "sharing of GPUs (MPS)", "comes with the NVIDIA driver"),
@@ -225,17 +227,16 @@ def doctor(
         console.print(
             f"grafico {__version__} · Python {system['python']} · {system['platform']} · {system['cpus']} CPUs"
         )
+        marks = {"ok": "✓", "missing": "–", "broken": "✗"}
         show_table(
             console,
             "",
-            ("", "name", "for", "version", "how to get it"),
+            ("  name", "for", "version, or how to get it"),
             [
                 (
-                    {"ok": "✓", "missing": "–", "broken": "✗"}[row["state"]],
-                    row["name"],
+                    f"{marks[row['state']]} {row['name']}",
                     row["what"],
-                    row["version"],
-                    row["get"],
+                    " → ".join(said for said in (row["version"], row["get"]) if said),
                 )
                 for row in rows
             ],

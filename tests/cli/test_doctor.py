@@ -1,5 +1,6 @@
 """`grafico doctor` and `grafico bench`."""
 
+import re
 import stat
 import sys
 import types
@@ -37,6 +38,19 @@ def test_doctor_names_versions_and_how_to_get_what_is_missing(
     human = grafico("doctor", "--no-import")
     assert "how to get it" in human.out
     assert "pydantic-graph" in human.out
+
+
+def test_doctor_is_a_table_on_a_narrow_terminal(
+    grafico: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    said = grafico("doctor", "--no-import")
+    rows = [line for line in said.out.splitlines() if line.startswith(("✓", "–", "✗"))]
+    assert len(rows) > 30
+    assert all(len(row) <= 80 for row in rows)
+    assert any(re.fullmatch("– crest +conformers by +conda: crest", row) for row in rows)
 
 
 def test_doctor_finds_a_broken_installation(
