@@ -28,6 +28,11 @@ class PoolStatus(Model):
     up: int = Field(default=0, ge=0, description="hosts that have reported")
     problem: str = Field(default="", description="why it has fewer than wanted, for people")
     hopeless: bool = Field(default=False, description="it will never have a worker: the request itself was refused")
+    life_s: float | None = Field(
+        default=None,
+        description="seconds that its hosts can last, where that was found to be less than the profile says",
+    )
+    life_of: str = Field(default="", description="what has no more, for people")
 
 
 class HostView(Model):

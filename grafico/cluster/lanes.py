@@ -242,9 +242,9 @@ class Cluster:
 
     def pools(self, statuses: Sequence[PoolStatus]) -> None:
         """Take note of how the pools of hosts stand."""
-        before = {pool.pool for pool in self.presence.pools if pool.hopeless}
+        before = {(pool.pool, pool.hopeless, pool.life_s) for pool in self.presence.pools}
         self.presence.pools = tuple(statuses)
-        if {pool.pool for pool in statuses if pool.hopeless} != before:
+        if {(pool.pool, pool.hopeless, pool.life_s) for pool in statuses} != before:
             self._hopeless_now()
 
     def go_on(self) -> None:

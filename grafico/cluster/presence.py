@@ -1,6 +1,7 @@
 """Which workers are there for a controller, which will never be, and what is awaited."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from grafico.calculations import CalculationTask, Failure, FailureKind
 from grafico.cluster.fleet import PoolStatus
@@ -56,12 +57,17 @@ class Presence:
         Raises
         ------
         ProfileError
-            Whoever was asked for hosts has refused to give any that could do it.
+            Whoever was asked for hosts has refused to give any that could do it, or gives none that lasts so long.
         """
         refused = {pool.pool: pool.problem for pool in self.pools if pool.hopeless}
-        if not self.given_up and not refused:
+        lives = {pool.pool: pool for pool in self.pools if pool.life_s is not None}
+        if not self.given_up and not refused and not lives:
             return None
-        left = [spec for spec in self.expected if spec.name not in self.given_up and spec.pool not in refused]
+        left = [
+            _lasting(spec, lives[spec.pool].life_s) if spec.pool in lives else spec
+            for spec in self.expected
+            if spec.name not in self.given_up and spec.pool not in refused
+        ]
         # What needs a GPU where there is none goes to CPUs: so it is judged by what was expected.
         need = placed(task.resources, self.expected)
         if left and refusal(need, left, self.profile) is None:
@@ -72,6 +78,14 @@ class Presence:
             raise ProfileError(
                 f"no hosts for pool {pool!r} of the profile {self.profile!r}: {refused[pool]}",
                 hint="mend the profile (`grafico cluster check` shows what it submits); `grafico resume` goes on then",
+            )
+        if able and not any(spec.name in self.given_up for spec in able):
+            short = max((lives[spec.pool] for spec in able if spec.pool in lives), key=lambda pool: pool.life_s or 0.0)
+            raise ProfileError(
+                f"{task.label or task.name} may take {need.walltime_s:g} s, and no host lasts so long: {short.life_of}"
+                f" {short.life_s:.0f} s",
+                hint="ask Slurm for more time (the profile's slurm.walltime and controller.walltime, or sbatch --time),"
+                " or lower what the job asks for; `grafico resume` goes on then",
             )
         words = next((self.given_up[spec.name] for spec in able if spec.name in self.given_up), "")
         message = f"{task.name}: the workers that could run it do not start: {words}"
@@ -106,3 +120,10 @@ class Presence:
     def problems(self) -> Mapping[str, str]:
         """Return what is wrong with pools, by name."""
         return {pool.pool: pool.problem for pool in self.pools if pool.problem}
+
+
+def _lasting(spec: WorkerSpec, life_s: float | None) -> WorkerSpec:
+    """Return a worker as it would be if its host lasted so long and no longer."""
+    if life_s is None or (spec.walltime_s and spec.walltime_s <= life_s):
+        return spec
+    return replace(spec, walltime_s=max(life_s, 1.0))  # 0 would be without an end

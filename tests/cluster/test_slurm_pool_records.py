@@ -5,8 +5,10 @@ import pytest
 from grafico.cluster import Pool
 from grafico.cluster.fleet import HostView
 from grafico.cluster.layout import WorkerSpec
+from grafico.cluster.placement import Demand, Pending
 from grafico.cluster.slurm.commands import JobState
 from grafico.cluster.slurm.pool_record import GIVE_UP, Host, PoolRecord
+from grafico.cluster.slurm.scaling import decide
 from grafico.cluster.slurm.settings import Scale
 from grafico.errors import ProfileError
 
@@ -45,7 +47,7 @@ def test_people_are_told_what_the_queue_says(record):
 def test_a_host_that_was_up_and_is_lost_is_no_failure(record):
     for state in ("CANCELLED", "NODE_FAIL", "PREEMPTED", "TIMEOUT", "COMPLETED"):
         host = add(record)
-        record.see(view(), 1.0)
+        record.see(view(), 1.0, 0.0)
         record.looked(host, JobState("101", state, "by 0"), 2.0)
         assert not record.hosts
         assert record.failures == 0
@@ -81,7 +83,7 @@ def test_a_host_that_comes_up_in_the_end_makes_all_of_it_forgotten(record):
     for number in range(GIVE_UP - 1):
         record.looked(add(record, str(number)), JobState("101", "FAILED"), 0.0)
     add(record, "9")
-    record.see(view("9"), 5.0)
+    record.see(view("9"), 5.0, 0.0)
     assert (record.failures, told(record).problem, told(record).hopeless) == (0, "", False)
 
 
@@ -116,15 +118,53 @@ def test_a_refusal_that_may_pass_is_waited_for_however_often_it_comes(record):
 
 
 def test_a_pool_that_had_hosts_is_given_up_only_after_several_refusals(record):
-    record.see({}, 0.0)
+    record.see({}, 0.0, 0.0)
     add(record)
-    record.see(view(), 0.0)
+    record.see(view(), 0.0, 0.0)
     record.hosts.clear()
     now = 0.0
     for number in range(GIVE_UP):
         record.refused("sbatch: Invalid account", now, for_now=False)
         assert told(record, now).hopeless == (number == GIVE_UP - 1)
         now = record.hold_until + 1
+
+
+def waiting(*walltimes):
+    return [Pending(need=Demand(False, False, 0, 1, 100, seconds), count=1, oldest_s=9.0) for seconds in walltimes]
+
+
+def test_hosts_that_are_too_short_for_what_waits_are_told_of_and_not_asked_for_again(record):
+    record.note_pending(waiting(60.0, 3600.0), 0.0)
+    assert told(record).life_s is None
+    assert decide([record.state_for_scaling({}, 1.0, 0.0, 60.0)])["cpu"].submit == 1
+    add(record)
+    record.see(view(ends_at=1000.0 + 300.0), 1.0, 1000.0)
+    assert (told(record).life_of, told(record).life_s) == ("a host of pool cpu has", 300.0)
+    decision = decide([record.state_for_scaling(view(ends_at=1300.0), 2.0, 1001.0, 60.0)])["cpu"]
+    assert (decision.submit, decision.retire) == (0, ()), "it serves the short one"
+    record.note_pending(waiting(3600.0), 3.0)
+    assert decide([record.state_for_scaling({}, 3.0, 0.0, 60.0)])["cpu"].submit == 0
+    record.note_pending(waiting(60.0), 4.0)
+    assert told(record).life_s is None
+
+
+def test_hosts_that_only_came_too_late_are_tried_several_times(record):
+    record.note_pending(waiting(300.0), 0.0)
+    for number in range(GIVE_UP):
+        assert told(record).life_s is None
+        assert decide([record.state_for_scaling({}, 1.0, 0.0, 60.0)])["cpu"].submit == 1
+        add(record, str(number))
+        record.see(view(str(number), ends_at=320.0 - number), 1.0, 0.0)
+        record.hosts.clear()
+    assert told(record).life_s == 320.0
+    assert decide([record.state_for_scaling({}, 1.0, 0.0, 60.0)])["cpu"].submit == 0
+
+
+def test_no_host_lasts_longer_than_the_job_that_its_server_is_in(record):
+    record.ends_with = ("Slurm job 7, in which the cluster's server is, has", 600.0)
+    record.note_pending(waiting(3600.0), 0.0)
+    assert (told(record).life_of, told(record).life_s) == record.ends_with
+    assert decide([record.state_for_scaling({}, 1.0, 0.0, 60.0)])["cpu"].submit == 0
 
 
 def test_a_job_that_can_never_start_is_found_at_the_second_look(record):

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from grafico.cluster.fleet import HostView, PoolStatus
 from grafico.cluster.here import check_here
+from grafico.cluster.origin import end_of_allocation
 from grafico.cluster.profile import Profile
 from grafico.cluster.slurm.nodes import expand, gpus_by_node
 from grafico.cluster.slurm.script import host_command, log_of_host
@@ -84,6 +86,7 @@ class AllocationFleet:
         self._folder = folder
         self._environ = dict(environ)
         self._job = ""
+        self._life_s: float | None = None
         self._overlap = True
         self._gpus: dict[str, int] = {}
         self._places: list[Place] = []
@@ -102,6 +105,8 @@ class AllocationFleet:
         self._job = self._environ.get("SLURM_JOB_ID", "")
         listed = self._environ.get("SLURM_JOB_NODELIST") or self._environ.get("SLURM_NODELIST", "")
         check_here(self._profile, self._environ)
+        ends = await asyncio.to_thread(end_of_allocation, self._environ)
+        self._life_s = None if ends is None else max(0.0, ends - time.time())
         try:
             nodes = expand(listed)
         except ValueError as error:
@@ -232,6 +237,8 @@ class AllocationFleet:
             up=up,
             problem=problem,
             hopeless=bool(places) and not left,
+            life_s=self._life_s,
+            life_of=f"Slurm job {self._job}, whose nodes these are, has",
         )
 
     def _last_words(self, place: Place) -> str:

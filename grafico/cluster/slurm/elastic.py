@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from grafico.cluster.fleet import HostView, PoolStatus
 from grafico.cluster.here import check_here
 from grafico.cluster.layout import lay_out
+from grafico.cluster.origin import end_of_allocation, own_job
 from grafico.cluster.placement import Pending
 from grafico.cluster.profile import Profile
 from grafico.cluster.slurm.commands import transient, try_script
@@ -113,6 +114,12 @@ class ElasticFleet:
         if left:
             LOG.warning("jobs of an earlier server are still in the queue: %s", left)
         self._last = self._records.highest()
+        ends = await asyncio.to_thread(end_of_allocation)
+        if ends is not None:
+            # In a Slurm job, the server and so its hosts end with that.
+            mine = f"Slurm job {own_job()}, in which the cluster's server is, has"
+            for record in self._pools.values():
+                record.ends_with = (mine, ends - time.time())
         names = list(self._pools)
         texts = [host_script(self._profile, name, self._folder, str(self._last + 1)) for name in names]
         for problem, name, text in zip(
@@ -141,14 +148,14 @@ class ElasticFleet:
             if self._closing:
                 return
             views = {(view.pool, view.label): view for view in hosts}
-            now = time.monotonic()
+            now, wall = time.monotonic(), time.time()
             for name, record in self._pools.items():
-                record.see(views, now)
+                record.see(views, now, wall)
                 record.note_pending(pending.get(name, ()), now)
             self._look_again(now)
             for record in self._pools.values():
                 await self._give_up_silent(record, now)
-            wall, idle_s = time.time(), self._profile.idle_s
+            idle_s = self._profile.idle_s
             states = [record.state_for_scaling(views, now, wall, idle_s) for record in self._pools.values()]
             for name, decision in decide(states).items():
                 record = self._pools[name]

@@ -1,6 +1,6 @@
 """What the elastic fleet remembers of one pool: its hosts, what became of those that failed, and what to tell people."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from grafico.cluster.fleet import HostView, PoolStatus
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.placement import Pending
+from grafico.cluster.placement.needs import END_MARGIN_S
 from grafico.cluster.pool import Pool
 from grafico.cluster.slurm.commands import HOPELESS, JobState
 from grafico.cluster.slurm.scaling import PoolState, Standing
@@ -29,6 +30,9 @@ HOLD_S = 2.0
 """After a failure nothing is submitted for so long; twice as long after the next one."""
 
 LONGEST_HOLD_S = 300.0
+
+LATE_S = 120.0
+"""A host may have lost so much of its time by the time it reports; another one may be quicker."""
 
 NOTE_S = 120.0
 """A note about a host that was lost is shown for so long."""
@@ -86,6 +90,10 @@ class PoolRecord:
     """Why the last submission or start came to nothing; empty once a host has reported."""
     noted: tuple[str, float] = ("", 0.0)
     hopeless: bool = False
+    lives: deque[float] = field(default_factory=lambda: deque(maxlen=GIVE_UP))
+    """Seconds that the last hosts had before them when they reported."""
+    ends_with: tuple[str, float] = ("", float("inf"))
+    """What all hosts end with, and the seconds that it had before it at the start."""
     _waited_at: float = 0.0
 
     @property
@@ -95,15 +103,29 @@ class PoolRecord:
 
     # -- what is seen ----------------------------------------------------------------------------------------------
 
-    def see(self, views: Mapping[tuple[str, str], HostView], now: float) -> None:
+    def see(self, views: Mapping[tuple[str, str], HostView], now: float, wall: float) -> None:
         """Note which hosts have workers now."""
         for host in self.hosts:
-            host.up = (self.name, host.label) in views
-            if host.up:
+            view = views.get((self.name, host.label))
+            host.up = view is not None
+            if view is not None:
                 host.heard_at = now
                 if not host.came_up:
+                    self.lives.append(float("inf") if view.ends_at is None else view.ends_at - wall)
                     host.came_up = self.ever_up = True
                     self.failures, self.problem, self.hold_until, self.hopeless = 0, "", 0.0, False
+
+    @property
+    def life(self) -> tuple[str, float]:
+        """How long a host can last, by those that came: who has no more, and the seconds.
+
+        One that has a little too little for what waits may only have come late; several in a row tell more.
+        """
+        longest = max((item.need.walltime_s for item in self.pending), default=0.0) + END_MARGIN_S
+        found = max(self.lives, default=float("inf"))
+        if longest <= found + (0.0 if len(self.lives) == GIVE_UP else LATE_S):
+            return self.ends_with
+        return min((f"a host of pool {self.name} has", found), self.ends_with, key=lambda pair: pair[1])
 
     def note_pending(self, pending: Sequence[Pending], now: float) -> None:
         """Note what waits that this pool could run."""
@@ -209,6 +231,7 @@ class PoolRecord:
             pending=self.pending,
             quiet_s=now - self._waited_at,
             idle_limit_s=idle_limit_s,
+            seen_life_s=self.life[1],
             may_submit=not self.hopeless and now >= self.hold_until,
         )
 
@@ -245,6 +268,7 @@ class PoolRecord:
         parts += [f"{count} job{'s' if count > 1 else ''} {what}" for what, count in reasons.items()]
         if waiting and blind:
             parts.append(f"the queue cannot be read: {blind}")
+        life_of, life_s = self.life
         return PoolStatus(
             pool=self.name,
             wanted=self.wanted,
@@ -252,4 +276,6 @@ class PoolRecord:
             up=sum(host.up for host in staying),
             problem="; ".join(parts),
             hopeless=self.hopeless,
+            life_s=None if life_s == float("inf") else life_s,
+            life_of=life_of,
         )

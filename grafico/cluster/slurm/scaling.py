@@ -49,13 +49,16 @@ class PoolState:
     """Seconds since anything waited."""
     idle_limit_s: float = 120.0
     """An idle host above the least number is given back after so long."""
+    seen_life_s: float = float("inf")
+    """How long the hosts that came were there at most, where the profile does not say, or says more."""
     may_submit: bool = True
     """False while submissions are held back: they failed a moment ago."""
 
     @property
     def life_s(self) -> float:
         """How long a new host will live."""
-        return min((worker.walltime_s for worker in self.workers if worker.walltime_s), default=float("inf"))
+        said = min((worker.walltime_s for worker in self.workers if worker.walltime_s), default=float("inf"))
+        return min(said, self.seen_life_s)
 
 
 class Decision(NamedTuple):
@@ -100,7 +103,7 @@ class _Ledger:
             if count == 0:
                 return 0
             count = self._fill(unit, count, each)
-        while count and self.more > 0:
+        while count and self.more > 0 and self.state.life_s >= needed_s:
             self.add(1)
             count = self._fill(self.units[-1], count, each)
         return count
@@ -193,10 +196,12 @@ def _decision(ledger: _Ledger) -> Decision:
     # The longest idle go first; among those that have not started, the youngest.
     idle = sorted((h for h in staying if h.up and not h.busy and h.label not in used), key=lambda h: -h.idle_s)
     waiting = [host for host in reversed(staying) if not host.up and host.label not in used]
-    shortest = min((item.need.walltime_s for item in pool.pending), default=0.0) + END_MARGIN_S
+    # What no host of the pool lasts for makes none of them useless.
+    lasting = [s for item in pool.pending if (s := item.need.walltime_s + END_MARGIN_S) <= pool.life_s]
+    shortest = min(lasting, default=0.0)
     retire = []
     for host in idle:
-        useless = bool(pool.pending) and host.left_s < shortest
+        useless = host.left_s < shortest
         if useless or (spare > 0 and host.idle_s >= pool.idle_limit_s):
             retire.append(host.label)
             spare -= 1
