@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Scheduler, SchedulerPlugin
+from distributed import Client, SchedulerPlugin
 from distributed.deploy.spec import SpecCluster
 
 from grafico.cluster.aloud import ALOUD
@@ -17,6 +17,7 @@ from grafico.cluster.dashboard import StatusSource, dashboard_link, install, new
 from grafico.cluster.launch import LocalWorker, Surroundings
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.profile import Profile
+from grafico.cluster.scheduler import PatientScheduler
 
 __all__ = ["CONFIG", "Running", "Watcher", "running_cluster"]
 
@@ -158,7 +159,7 @@ async def running_cluster(
         tls=tls,
     )
     scheduler = {
-        "cls": Scheduler,
+        "cls": PatientScheduler,
         "options": {
             # Workers come over the loopback interface; the client is in this process and needs no socket.
             "host": [HOST, None],

@@ -34,7 +34,12 @@ LAST_WORD_S = 3.0
 """For telling the scheduler that this host ends: Slurm may kill it some seconds after its signal."""
 
 GONE_S = 20.0
-"""The scheduler is gone if it has not answered for so long."""
+"""The scheduler is gone if nobody has listened at its address for so long."""
+
+SILENT_S = 300.0
+"""One that listens and does not answer may be stopped, or wait for a disk: only after so long it is gone as well."""
+
+KNOCK_S = 3.0
 
 MISSED = 4
 """A worker that the scheduler has not known for so many turns is replaced, although its process is there."""
@@ -177,7 +182,10 @@ class Host:
                 stopping = await asyncio.wait_for(self._turn(remote), ANSWER_S)
                 heard = time.monotonic()
             except (OSError, ValueError):
-                if time.monotonic() - heard > GONE_S or self._connection.server.process.alive() is False:
+                if self._connection.server.process.alive() is False:
+                    return ""
+                silent = time.monotonic() - heard
+                if silent > SILENT_S or (silent > GONE_S and not await _listens(self._connection.scheduler)):
                     return ""
                 continue
             if stopping:
@@ -199,6 +207,19 @@ class Host:
 
     def _give_up(self, name: str) -> None:
         self._given_up[name] = last_words(self._around.logs, name)
+
+
+async def _listens(address: str) -> bool:
+    """Whether somebody may still be at an address: if not, connecting is refused, or the host is not there."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), KNOCK_S)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 if __name__ == "__main__":

@@ -199,11 +199,11 @@ def _with_given_up(pools: tuple[PoolStatus, ...], exchange: Any) -> tuple[PoolSt
 async def _scheduler(profile: Profile, place: ClusterFolder, exchange: Any) -> AsyncIterator[tuple[Any, str]]:
     """Run the scheduler; gives it and the dashboard's link."""
     import dask
-    from distributed import Scheduler
 
     from grafico.cluster.certificates import issue, security, tls_paths
     from grafico.cluster.dashboard import dashboard_link, install, new_token
     from grafico.cluster.dask_cluster import CONFIG
+    from grafico.cluster.scheduler import PatientScheduler
 
     tls = None
     if profile.security == "tls":
@@ -212,7 +212,7 @@ async def _scheduler(profile: Profile, place: ClusterFolder, exchange: Any) -> A
     shown = profile.dashboard != "off"
     own = {"distributed.scheduler.http.routes": [], "temporary-directory": str(place.hosts)}
     with dask.config.set({**CONFIG, **own}):
-        scheduler = Scheduler(
+        scheduler = PatientScheduler(
             host=_address(profile),
             port=0,
             protocol="tls" if tls else "tcp",

@@ -13,7 +13,7 @@ import pytest
 from calculations_for_tests import Number
 
 from grafico.calculations import FailureKind
-from grafico.cluster import Pool, Profile
+from grafico.cluster import Pool, Profile, dask_cluster, scheduler
 from grafico.runs import read_starts
 
 TWO = Profile(name="two", pools=(Pool(name="cpu", cpus=2, memory_mib=8000),))
@@ -173,6 +173,29 @@ def test_a_lost_worker_is_an_outcome_and_is_replaced(on_cluster, task, paths, tm
     assert after.ok
     assert not any(helpers.alive(int(pid)) for pid in mark.read_text().split())
     assert [start.status for start in read_starts(paths)] == ["", "success"]
+
+
+def test_a_pause_of_everything_costs_no_worker(on_cluster, task, paths, tmp_path, monkeypatch):
+    """As a laptop that sleeps: the scheduler has heard nothing of its workers for longer than they may be silent."""
+    monkeypatch.setitem(dask_cluster.CONFIG, "distributed.scheduler.worker-ttl", "1s")
+    monkeypatch.setattr(scheduler, "STALL_S", 3.0)
+    mark = tmp_path / "pid"
+
+    def pause(worker):
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(6.0)  # Dask gives no worker less than 5 s
+        os.kill(worker, signal.SIGCONT)
+
+    async def use(cluster):
+        running = asyncio.create_task(cluster.run(task(cases.sleep, Number(seconds=7, file=str(mark)))))
+        child = int(await until(mark))
+        worker = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
+        asyncio.get_running_loop().call_soon(pause, worker)
+        return await running
+
+    outcome = on_cluster(use, ONE)
+    assert outcome.ok, outcome
+    assert [start.status for start in read_starts(paths)] == ["success"]
 
 
 CONTROLLER = """
