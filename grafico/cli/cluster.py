@@ -120,12 +120,17 @@ def down(
     as_json: JsonFlag = False,
 ) -> None:
     """Take a cluster down: its hosts, workers and calculations end, and nothing is left in a queue."""
-    from grafico.cluster.connection import read_connection
+    from grafico.cluster.connection import is_starting, read_connection
     from grafico.cluster.lifecycle import stop_server
     from grafico.errors import ProfileError
 
     folder = _folder(name)
     connection = read_connection(folder)
+    if connection is None and is_starting(folder):
+        raise ProfileError(
+            f"the cluster {folder.root.name!r} is only starting",
+            hint="wait until `grafico cluster up` has returned, or interrupt that with Ctrl-C",
+        )
     if connection is None:
         message = f"the cluster {folder.root.name!r} is not up"
     else:
@@ -193,7 +198,7 @@ def _described(connection: "Connection") -> dict[str, Any]:
 
 def _state(folder: "ClusterFolder", *, ask_it: bool) -> dict[str, Any]:
     """Return how a cluster stands, as far as can be told."""
-    from grafico.cluster.connection import read_connection
+    from grafico.cluster.connection import is_starting, read_connection
     from grafico.cluster.lifecycle import ask, is_up
     from grafico.errors import GraficoError, ProfileError
 
@@ -201,7 +206,8 @@ def _state(folder: "ClusterFolder", *, ask_it: bool) -> dict[str, Any]:
     try:
         connection = read_connection(folder)
         if connection is None:
-            return {**nothing, "state": "down", "profile": folder.read_profile().name}
+            how = "starting" if is_starting(folder) else "down"
+            return {**nothing, "state": how, "profile": folder.read_profile().name}
     except ProfileError as error:
         return {**nothing, "state": f"unknown: {error.message}"}
     state = _described(connection)

@@ -12,6 +12,7 @@ argument, an environment or a job script::
     logs/            what server, hosts and workers printed
 """
 
+import fcntl
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from grafico.calculations import Model
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.profile import Profile
 from grafico.errors import ProfileError
+from grafico.runs.owned import refuse_others
 from grafico.runs.processes import ProcessId, this_process
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Server",
     "clusters_folder",
     "find_connection",
+    "is_starting",
     "known_clusters",
     "read_connection",
     "versions_here",
@@ -235,8 +238,10 @@ def read_connection(folder: ClusterFolder) -> Connection | None:
     Raises
     ------
     ProfileError
-        It says something that this version does not understand.
+        It says something that this version does not understand; or others can write there.
     """
+    # Functions and outcomes are exchanged with who is named there.
+    refuse_others(folder.root, "grafico talks to no cluster that is described there", ProfileError)
     try:
         data = folder.connection.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -250,6 +255,23 @@ def read_connection(folder: ClusterFolder) -> Connection | None:
             f"{folder.connection} is not the description of a cluster: {str(error).splitlines()[0]}",
             hint="it may be of another version of grafico: take the cluster down with that, or remove the folder",
         ) from None
+
+
+def is_starting(folder: ClusterFolder) -> bool:
+    """Whether a server holds a cluster's folder that has not written yet where it listens."""
+    try:
+        lock = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return not folder.connection.is_file()
+    except OSError:  # the file system cannot lock
+        return False
+    finally:
+        os.close(lock)
+    return False
 
 
 def find_connection(name_or_path: str) -> Connection:
@@ -267,7 +289,7 @@ def find_connection(name_or_path: str) -> Connection:
     folder = ClusterFolder(text) if looks_like_path else named_folder(text)
     connection = read_connection(folder)
     if connection is None or not connection.ready:
-        starting = "is only starting" if connection is not None else "is not up"
+        starting = "is only starting" if connection is not None or is_starting(folder) else "is not up"
         names = [known.root.name for known in known_clusters() if known.connection.is_file()]
         raise ProfileError(
             f"the cluster {text!r} {starting} ({folder.connection})",

@@ -16,13 +16,15 @@ def check_here(profile: Profile, environ: Mapping[str, str] = os.environ) -> Non
     Raises
     ------
     ProfileError
-        Slurm's commands are not here, we are in no allocation, or the cluster to connect to is not up.
+        Slurm's commands are not here, we are in no allocation, or the cluster to connect to is not up, does not answer
+        or is of another version.
     """
     if profile.kind == "connect":
         from grafico.cluster.connection import find_connection
+        from grafico.cluster.lifecycle import check_answers
 
         assert profile.connect is not None
-        find_connection(profile.connect)
+        check_answers(find_connection(profile.connect))
     elif profile.kind == "slurm" and profile.workers == "elastic":
         if shutil.which("sbatch", path=environ.get("PATH")) is None:
             raise ProfileError(

@@ -10,21 +10,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from grafico.calculations import Json
-from grafico.cluster.connection import ClusterFolder, Connection, read_connection
+from grafico.cluster.connection import ClusterFolder, Connection, differences, read_connection, versions_here
 from grafico.cluster.profile import Profile
 from grafico.errors import GraficoError, ProfileError
 from grafico.runs.files import write_atomic
 
-__all__ = ["ask", "ask_server", "is_up", "prepare_folder", "start_server", "stop_server", "stopped"]
+__all__ = [
+    "ask",
+    "ask_server",
+    "check_answers",
+    "check_fits",
+    "is_up",
+    "prepare_folder",
+    "start_server",
+    "stop_server",
+    "stopped",
+]
 
 START_S = 120.0
 """A server that is not there after so long has not started; submitting jobs may take its time."""
 
 POLL_S = 0.05
+TRIES = 4
 ANSWER_S = 10.0
 END_S = 30.0
 
@@ -182,6 +194,39 @@ def ask(connection: Connection, call: str, **given: Any) -> Any:
         ) from None
 
 
+def check_fits(connection: Connection) -> list[str]:
+    """Check that this installation can work with a cluster's; returns in words which engines differ.
+
+    Raises
+    ------
+    ProfileError
+        It cannot.
+    """
+    fatal, noted = differences(connection.versions, versions_here())
+    if fatal:
+        raise ProfileError(
+            f"the cluster {connection.name!r} does not fit this installation: {'; '.join(fatal)}",
+            hint="install the same on both sides, and take the cluster down and up again",
+        )
+    return noted
+
+
+def check_answers(connection: Connection) -> None:
+    """Check that a cluster that should be up answers, and is one that this installation can work with.
+
+    Raises
+    ------
+    ProfileError
+        It does not, or is not.
+    """
+    check_fits(connection)
+    with ThreadPoolExecutor(1) as elsewhere:  # whoever asks may be in an event loop
+        try:
+            elsewhere.submit(ask, connection, "status").result()
+        except GraficoError as error:
+            raise ProfileError(error.message, hint=error.hint) from None
+
+
 def stop_server(connection: Connection, *, force: bool = True, reason: str = "taken down") -> dict[str, Json]:
     """Stop a cluster; returns what its server answered, after it has ended unless it refused.
 
@@ -248,12 +293,16 @@ def _forget(place: ClusterFolder, connection: Connection) -> None:
 
 
 def _take(lock: int, place: ClusterFolder) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise _taken(place, read_connection(place)) from None
-    except OSError:
-        pass  # the file system cannot lock
+    for left in reversed(range(TRIES)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if not left:
+                raise _taken(place, read_connection(place)) from None
+            time.sleep(POLL_S)  # it may have been somebody who only looked whether it is free
+        except OSError:
+            break  # the file system cannot lock
     before = read_connection(place)
     # Where files cannot be locked, and on another host, what the folder says has to do.
     if before is not None and is_up(before) is not False:
@@ -263,8 +312,9 @@ def _take(lock: int, place: ClusterFolder) -> None:
 def _taken(place: ClusterFolder, connection: Connection | None) -> ProfileError:
     who = f": {connection.server}, since {connection.started}" if connection is not None else ""
     name = connection.name if connection is not None else place.root.name
+    what = "is up" if connection is not None else "is being started"
     return ProfileError(
-        f"the cluster {name!r} is up already{who}",
+        f"the cluster {name!r} {what} already{who}",
         hint=f"`grafico cluster status {name}` shows it; `grafico cluster down {name}` ends it; or give another --name",
     )
 

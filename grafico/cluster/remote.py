@@ -14,10 +14,10 @@ from distributed.utils import silence_logging_cmgr
 
 from grafico.calculations import Json
 from grafico.cluster.certificates import security, tls_paths
-from grafico.cluster.connection import ClusterFolder, Connection, differences, find_connection, versions_here
+from grafico.cluster.connection import ClusterFolder, Connection, find_connection
 from grafico.cluster.fleet import PoolStatus
 from grafico.cluster.lanes import Cluster
-from grafico.cluster.lifecycle import stop_server
+from grafico.cluster.lifecycle import check_fits, stop_server
 from grafico.cluster.private import private_server, remember
 from grafico.cluster.profile import Profile
 from grafico.cluster.worker import spec_of
@@ -132,13 +132,7 @@ class Remote:
 
     async def __aenter__(self) -> "Remote":
         """Connect, and hear who is there."""
-        fatal, noted = differences(self.connection.versions, versions_here())
-        if fatal:
-            raise ProfileError(
-                f"the cluster {self.connection.name!r} does not fit this installation: {'; '.join(fatal)}",
-                hint="install the same on both sides, and take the cluster down and up again",
-            )
-        for each in noted:
+        for each in check_fits(self.connection):
             self._say(f"note: the cluster {self.connection.name!r} has other engines: {each}; its own are used")
         if not self.connection.tls:
             self._say(

@@ -2,12 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from standing import LIGHT, Grafico, most_at_once
+
+from grafico.cluster import load_profile
+from grafico.cluster.lifecycle import prepare_folder
 
 
 @pytest.fixture
@@ -34,7 +39,7 @@ def test_a_cluster_comes_up_once_serves_a_run_and_goes_down_without_a_trace(graf
     assert sorted(code for code, _, _ in ended) == [0, 2]
     said = json.loads(next(out for code, out, _ in ended if code == 0))
     assert said["scheduler"].startswith("tls://127.0.0.1:")
-    assert "is up already" in next(err for code, _, err in ended if code == 2)
+    assert re.search("is (up|being started) already", next(err for code, _, err in ended if code == 2))
 
     job = grafico.job("first", [{"number": n} for n in range(3)])
     grafico.call("run", job, "--cluster", "connect:c", "-q")
@@ -116,6 +121,47 @@ def test_a_killed_server_leaves_nothing_behind_and_the_run_goes_on_once_it_is_up
     assert len(grafico.starts("cut")) <= 5
     # No attempt was counted against them.
     assert {start.attempt for start in grafico.starts("cut")} == {1}
+
+
+@pytest.mark.slow  # it waits for longer than hosts wait for a scheduler that is gone
+def test_what_runs_goes_on_while_the_server_is_silent_and_who_comes_meanwhile_is_turned_away(grafico, helpers):
+    gate = grafico.folder / "gate"
+    grafico.call("cluster", "up", grafico.profile(LIGHT), "--name", "c")
+    run = grafico.start("run", grafico.job("patient", [{"number": 0, "gate": str(gate)}]), "-c", "connect:c", "-q")
+    (start,) = grafico.begun("patient", 1)
+    server = grafico.server("c")
+    os.kill(server, signal.SIGSTOP)  # as one that waits for a disk
+    silent_since = time.monotonic()
+    try:
+        _, _, err = grafico.call("run", grafico.job("late", [{"number": 1}]), "-c", "connect:c", "-q", expect=2)
+        assert "the cluster 'c' does not answer" in err
+        assert "--force" in err
+        assert not list((grafico.folder / "runs").glob("late-*"))
+        time.sleep(max(0.0, silent_since + 45.0 - time.monotonic()))
+        assert helpers.alive(start.process.pid)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    gate.touch()
+    grafico.end(run)
+    assert [(each.id, each.status) for each in grafico.starts("patient")] == [(start.id, "success")]
+
+
+def test_a_cluster_that_is_only_starting_says_so(grafico):
+    """Its server holds the folder, and has not written yet where it listens."""
+    place = grafico.folder / "clusters" / "c"
+    profile = grafico.profile(LIGHT)
+    lock = prepare_folder(load_profile(profile), place)
+    try:
+        assert json.loads(grafico.call("cluster", "status", "c", "--json")[1])["state"] == "starting"
+        assert "is only starting" in grafico.call("cluster", "down", "c", expect=2)[2]
+        assert (
+            "is only starting" in grafico.call("run", grafico.job("j", [{"number": 0}]), "-c", "connect:c", expect=2)[2]
+        )
+        assert "is being started already" in grafico.call("cluster", "up", profile, "--name", "c", expect=2)[2]
+    finally:
+        os.close(lock)
+    assert json.loads(grafico.call("cluster", "status", "c", "--json")[1])["state"] == "down"
+    assert "is not up" in grafico.call("cluster", "down", "c")[1]
 
 
 def test_lanes_outlive_a_killed_controller_and_a_resume_finds_them_again(grafico, helpers):
