@@ -19,6 +19,10 @@ from grafico.cli.tables import show_table
 __all__ = ["doctor", "examine"]
 
 
+TOOL_S = 20.0
+"""Seconds that a program has to tell its version; a driver in trouble never does."""
+
+
 class Part(NamedTuple):
     """An optional or required package."""
 
@@ -145,8 +149,9 @@ def _import(module: str) -> str:
         # Elsewhere: PORMAKE leaves a file wherever it is imported.
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=120, check=False, env=environment, cwd=folder
-            )
+                command, capture_output=True, timeout=120, check=False, env=environment, cwd=folder,
+                encoding="utf-8", errors="replace",
+            )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "its import takes more than two minutes"
     if done.returncode == 0:
@@ -165,16 +170,22 @@ def _tool(tool: Tool) -> dict[str, Any]:
     if not tool.version:
         return row
     try:
-        done = subprocess.run([path, *tool.version], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        row.update(state="broken", version=str(error)[:200])
+        done = subprocess.run(
+            [path, *tool.version], stdin=subprocess.DEVNULL, capture_output=True, timeout=TOOL_S, check=False,
+            encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        row.update(state="broken", version=f"{path} did not answer within {TOOL_S:g} s")
+        return row
+    except OSError as error:
+        row.update(state="broken", version=f"{path} cannot be run: {error.strerror or error}")
         return row
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     named = [line for line in lines if "version" in line.lower()] or lines
     if done.returncode != 0:
         row.update(state="broken", version=(named or [f"exit code {done.returncode}"])[0][:200])
     elif tool.name == "nvidia-smi":
-        row["version"] = "; ".join(lines)
+        row["version"] = "; ".join(lines)[:500]
     elif named:
         row["version"] = named[0].strip("* ")[:100]
     return row

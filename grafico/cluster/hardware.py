@@ -95,7 +95,9 @@ def _driver(*arguments: str) -> str:
         return ""
     try:
         command = ["nvidia-smi", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, timeout=30, check=True, encoding="utf-8", errors="replace"
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
 

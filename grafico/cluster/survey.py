@@ -18,7 +18,11 @@ __all__ = ["Finding", "survey"]
 SHOWN = 12
 """Associations that are told at most: an account manager may see very many."""
 
+SHOWN_TEXT = 200
+"""Characters of what a program said that are told at most."""
+
 NO_SLURM = "is there only on clusters with Slurm"
+MUTE_SLURM = "its commands are here, but do not work: see whether SLURM_CONF names its configuration, or ask the site"
 
 
 class Finding(Model):
@@ -44,10 +48,13 @@ def survey() -> list[Finding]:
 
 def _slurm() -> list[Finding]:
     said = commands.version()
-    if said.ok:
-        return [Finding(name="Slurm", what="hosts as jobs", state="ok", version=said.out)]
-    state: Literal["missing", "broken"] = "missing" if said.problem.endswith("is not there") else "broken"
-    return [Finding(name="Slurm", what="hosts as jobs", state=state, version=said.problem, get=NO_SLURM)]
+    what = "hosts as jobs"
+    if said.ok and said.out[:1].isdecimal():
+        return [Finding(name="Slurm", what=what, state="ok", version=said.out[:SHOWN_TEXT])]
+    if said.problem.endswith("is not there"):
+        return [Finding(name="Slurm", what=what, state="missing", version=said.problem, get=NO_SLURM)]
+    problem = said.problem or "sinfo tells no version"
+    return [Finding(name="Slurm", what=what, state="broken", version=problem, get=MUTE_SLURM)]
 
 
 def _partitions() -> list[Finding]:

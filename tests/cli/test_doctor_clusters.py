@@ -79,6 +79,31 @@ def test_a_slurm_that_does_not_answer_is_told_and_not_waited_for(
     assert found["Slurm accounting (sacct)"]["version"] == "sacct did not answer within 0.2 s"
 
 
+def test_programs_that_talk_nonsense_are_told_in_words(
+    grafico: Callable[..., Any], tools: Callable[..., None], bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grafico.cli.doctor.TOOL_S", 0.5)
+    noise = r"printf '\377\376\033[31m\001 noise %s|%s|%s\n' a b c"
+    for name in ("sinfo", "nvidia-smi", "xtb"):
+        tools(name, noise)
+    tools("sacctmgr", f"{noise} >&2; exit 3")
+    tools("sacct", "exit 1")
+    tools("crest", "exec /bin/sleep 600")
+    (bench / "bin" / "nvidia-cuda-mps-control").write_bytes(b"\177ELF")
+    found = rows(grafico)
+    assert found["Slurm"]["state"] == "broken"
+    assert found["Slurm"]["version"] == "sinfo tells no version"
+    assert "SLURM_CONF" in found["Slurm"]["get"]
+    assert found["Slurm partitions"]["version"] == "sinfo lists none"
+    assert found["Slurm accounting (sacct)"]["version"] == "sacct: exit code 1"
+    assert "noise a|b|c" in found["Slurm limits"]["version"]
+    assert found["crest"]["version"] == f"{bench / 'bin' / 'crest'} did not answer within 0.5 s"
+    assert not [name for name in found if name.startswith("GPU")]
+    shown = grafico("doctor", "--no-import")
+    assert shown.code == 0
+    assert "\033" not in shown.out
+
+
 def test_gpus_are_told_by_uuid_those_that_this_process_may_use(
     grafico: Callable[..., Any], tools: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
