@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grafico.cluster.layout import lay_out
+from grafico.cluster.leases import lease_folder
 from grafico.cluster.profile import Profile
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_cluster"]
 
+MPS = "NVIDIA's multi-process service"
 INSECURE = "the profile %r says `security: none`: whoever can reach the scheduler's port can run code as you"
 
 
@@ -52,6 +54,8 @@ async def open_cluster(
             yield cluster
         return
     specs = lay_out(profile)
+    if any(spec.is_gpu or spec.pin_cpus for spec in specs):
+        lease_folder()  # said now, and not by each calculation
     from grafico.cluster.dask_cluster import Watcher, running_cluster
     from grafico.cluster.lanes import Cluster
     from grafico.cluster.launch import last_words
@@ -61,9 +65,9 @@ async def open_cluster(
     with scratch_folder() as scratch:
         cluster = Cluster(profile, specs, Path(run_root), lambda name: last_words(scratch, name))
         watcher = Watcher(specs, cluster.worker_up, cluster.worker_down)
-        async with shared_gpus(specs, scratch) as shared:
+        async with shared_gpus(specs, scratch, tell=lambda news: say(f"{MPS}: {news}")) as shared:
             for problem in shared.problems:
-                say(f"note: goes on without NVIDIA's multi-process service: {problem}")
+                say(f"note: goes on without {MPS}: {problem}")
             ready = [replace(spec, environment=shared.of(spec)) for spec in specs]
             async with running_cluster(
                 profile, ready, watcher, scratch, cluster.worker_given_up, source=cluster

@@ -43,8 +43,8 @@ def lease_folder() -> Path:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise ProfileError(
-            f"{folder} is not a folder that only you can use, so GPU slots cannot be leased in it",
-            hint="remove it, or set GRAFICO_LEASES to a private folder on a local disk",
+            f"{folder} is not a folder that only you can use, so slots of this machine cannot be leased in it: "
+            "remove it, or set GRAFICO_LEASES to a private folder on a local disk",
         )
     return folder
 

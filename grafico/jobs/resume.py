@@ -24,6 +24,7 @@ from grafico.jobs.settle import Ended, read_tables, settled
 from grafico.jobs.sweeps import Roster, has_roster, lane_named, sweep_graph
 from grafico.jobs.watching import Watcher
 from grafico.runs import OutcomeStore, Run, RunRecorder, end_orphans, plan_resume
+from grafico.runs.owned import refuse_others
 
 __all__ = ["resume"]
 
@@ -62,12 +63,15 @@ def resume(
     ------
     BadInput
         The frozen job cannot be used by this version, or options exclude each other.
+    RunError
+        The folder is another user's, or others can write to it.
     GraficoError
         As :func:`grafico.jobs.launch.carry_out`.
     """
     if keep_failures and (lanes or from_node is not None):
         raise BadInput("--keep-failures excludes --lane and --from", hint="leave one of them out")
     run = Run.open(path)
+    refuse_others(run.paths.root, "a run is not resumed from there")  # it says which code is its graph
     job, graph, request, profile = _thaw(run, cluster)
     lane = [lane_named(run, name) for name in lanes] or None
     stale = _stale(run)

@@ -43,8 +43,16 @@ def test_the_folder_of_leases_is_private_or_refused(tmp_path, monkeypatch):
     folder = lease_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o755)
-    with pytest.raises(ProfileError, match="only you can use"):
+    with pytest.raises(ProfileError, match=r"only you can use.*set GRAFICO_LEASES"):
         lease_folder()
+
+
+def test_a_run_is_refused_before_it_begins_where_others_hold_the_folder_of_leases(tmp_path, monkeypatch, on_cluster):
+    (tmp_path / "leases").mkdir(mode=0o755)
+    monkeypatch.setenv("GRAFICO_LEASES", str(tmp_path / "leases"))
+    pool = Pool(name="gpu", gpus=1, simulated=True, gpu_memory_mib=900, cpus=3, memory_mib=4000)
+    with pytest.raises(ProfileError, match="cannot be leased"):
+        on_cluster(None, Profile(name="one", pools=(pool,)))
 
 
 def test_three_leases_fit_and_the_fourth_waits(tmp_path):

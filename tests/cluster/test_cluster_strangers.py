@@ -17,7 +17,7 @@ import calculations_for_tests as cases
 import psutil
 import pytest
 from calculations_for_tests import Number
-from standing import PROFILE, Grafico
+from standing import LIGHT, PROFILE, Grafico
 
 from grafico.cluster import Profile, open_cluster
 from grafico.cluster.certificates import issue, tls_paths
@@ -207,5 +207,36 @@ def test_a_stranger_gets_nothing_of_a_cluster_that_stays_up(open_folder, helpers
         assert all(path.stat().st_mode & 0o077 == 0 for path in [cluster, *cluster.rglob("*")])
         grafico.call("cluster", "down", "c")
         assert not (cluster / "tls" / "node.key").exists()
+    finally:
+        grafico.sweep(helpers.marked)
+
+
+def test_what_another_user_could_have_written_is_not_acted_on(open_folder, helpers):
+    grafico = Grafico(open_folder)
+    try:
+        job = grafico.job("mine", [{"number": 0}])
+        grafico.call("run", job, "--cluster", grafico.profile(LIGHT), "-q")
+        run = grafico.run_folder("mine")
+        run.chmod(0o770)
+        said = grafico.call("resume", str(run), expect=2)[2]
+        assert "others can write to" in said
+        assert f"chmod go-w {run}" in " ".join(said.split())
+        run.chmod(0o700)
+        grafico.call("resume", str(run))
+        # A run's folder says where its code is; a cluster's, with whom functions are exchanged.
+        shutil.chown(run, "nobody")
+        source = open_folder / "jobs" / "naps.py"
+        source.write_text(f"open({str(open_folder / 'was here')!r}, 'w')\n{source.read_text()}")
+        theirs = open_folder / "theirs"
+        theirs.mkdir()
+        for name in ("cluster.json", "profile.json"):
+            (theirs / name).write_text("{}")
+        shutil.chown(theirs, "nobody")
+        for words, code in (("resume", run), 2), (("cluster", "down", theirs), 2), (("cluster", "status", theirs), 0):
+            said = "".join(grafico.call(*map(str, words), expect=code)[1:])
+            assert "belongs to another user (nobody)" in " ".join(said.split())
+            assert not (open_folder / "was here").exists()
+        said = grafico.call("run", job, "--cluster", f"connect:{theirs}", expect=2)[2]
+        assert "belongs to another user (nobody)" in " ".join(said.split())
     finally:
         grafico.sweep(helpers.marked)
