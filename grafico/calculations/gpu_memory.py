@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["GpuShare", "bound_gpu_memory", "free_gpu_memory", "is_out_of_memory", "usable_cupy"]
+__all__ = ["GpuShare", "bound_gpu_memory", "free_gpu_memory", "is_device_fault", "is_out_of_memory", "usable_cupy"]
 
 LARGE = 100 * 1024 * 1024
 """Bytes above which an array gets memory of its own, as in gpu4pyscf: it is never split, so it can be given back."""
@@ -30,6 +30,15 @@ LEAVING_S = 2.0
 SAID_BY_LIBRARIES = ("cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED", "CUSOLVER_STATUS_ALLOC_FAILED",
                      "CUFFT_ALLOC_FAILED", "CUSPARSE_STATUS_ALLOC_FAILED", "CUTENSOR_STATUS_ALLOC_FAILED",
                      "CUTENSOR_STATUS_INSUFFICIENT_WORKSPACE", "CUDA_ERROR_OUT_OF_MEMORY")  # fmt: skip
+
+OF_CUDA = ("CUDARuntimeError", "CUDADriverError", "CUBLASError", "CUSOLVERError", "CuFFTError", "CuSparseError",
+           "CuTensorError")  # fmt: skip
+"""Exceptions of CuPy, by how their names begin."""
+
+FAULTS = ("illegaladdress", "illegalinstruction", "misalignedaddress", "invalidaddressspace", "invalidpc", "launchfail",
+          "launchtimeout", "hardwarestackerror", "uncorrectable", "unavailable", "initializationerror", "notinitialized",
+          "systemnotready", "errorunknown", "errormps", "errorcontained", "executionfailed", "internalerror")  # fmt: skip
+"""In the names that CUDA and its libraries give to errors after which a process is of no use, without underscores."""
 
 _share: "GpuShare | None" = None
 
@@ -147,8 +156,9 @@ def bound_gpu_memory(mib: int, *, preload: tuple[str, ...] = ()) -> bool:
 def free_gpu_memory() -> None:
     """Give what the pools of this process only cache back to the card, for the neighbors."""
     cupy = usable_cupy() if "cupy" in sys.modules else None
+    # Where a calculation has made the GPU fault, every call of CUDA fails, and its own failure is what has to be told.
     if cupy is not None:
-        with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
+        with contextlib.suppress(Exception):
             if _share is not None:
                 _share.free()
             else:
@@ -157,7 +167,8 @@ def free_gpu_memory() -> None:
                 cupy.get_default_pinned_memory_pool().free_all_blocks()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+        with contextlib.suppress(Exception):
+            torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -169,10 +180,28 @@ def is_out_of_memory(error: BaseException) -> bool:
         # By name, since CuPy and PyTorch need not be installed here.
         if isinstance(at, MemoryError) or type(at).__name__ == "OutOfMemoryError":
             return True
-        if type(at).__name__.startswith(("CUDARuntimeError", "CUDADriverError", "CUBLASError", "CUSOLVERError", "CuFFTError",
-                                         "CuSparseError", "CuTensorError")) and any(
-            word in str(at) for word in SAID_BY_LIBRARIES
-        ):  # fmt: skip
+        if "CUDA error: out of memory" in str(at):  # PyTorch's, where it is not its own pool that has no room
+            return True
+        if type(at).__name__.startswith(OF_CUDA) and any(word in str(at) for word in SAID_BY_LIBRARIES):
+            return True
+        at = at.__cause__ or at.__context__
+    return False
+
+
+def is_device_fault(error: BaseException) -> bool:
+    """Whether an exception, or one that led to it, says that the GPU, its driver or what shares it failed.
+
+    Nothing is left to be done on the GPU in the same process then; in another one the same calculation may well succeed.
+    """
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        name, said = type(at).__name__, str(at)
+        if name == "AcceleratorError" or (name == "RuntimeError" and said.startswith("CUDA error")):  # PyTorch's
+            return True
+        plain = said.lower().replace("_", "")
+        if name.startswith(OF_CUDA) and any(fault in plain for fault in FAULTS):
             return True
         at = at.__cause__ or at.__context__
     return False

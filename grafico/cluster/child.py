@@ -34,7 +34,13 @@ from grafico.calculations import (
     contents_of,
     load_calculation,
 )
-from grafico.calculations.gpu_memory import bound_gpu_memory, free_gpu_memory, is_out_of_memory, usable_cupy
+from grafico.calculations.gpu_memory import (
+    bound_gpu_memory,
+    free_gpu_memory,
+    is_device_fault,
+    is_out_of_memory,
+    usable_cupy,
+)
 from grafico.cluster.leases import Lease
 from grafico.cluster.order import LeaseOrder, Order, Reply
 from grafico.cluster.orphans import die_with_parent, resident_mib
@@ -121,8 +127,10 @@ def perform(order_json: str) -> str:
         empty(order.scratch)
         shrink()
     seconds = time.monotonic() - begun
+    # What CUDA once failed to find, it does not look for again in the same process.
+    spent = order.device == "gpu" and "cupy" in sys.modules and usable_cupy() is None
     return reply.model_copy(
-        update={"seconds": seconds, "worker": f"{socket.gethostname()}:{os.getpid()}"}
+        update={"seconds": seconds, "worker": f"{socket.gethostname()}:{os.getpid()}", "spent": spent}
     ).model_dump_json()
 
 
@@ -193,6 +201,8 @@ def explain(error: BaseException, task: CalculationTask) -> Failure:
     if is_out_of_memory(error):
         said = str(error) or type(error).__name__
         return failure(task, FailureKind.OUT_OF_MEMORY, f"{task.name} ran out of memory: {said}")
+    if is_device_fault(error):
+        return failure(task, FailureKind.CRASH, f"{task.name}: the GPU failed, or what drives it: {error}")
     if isinstance(error, MissingExtra):
         return failure(task, FailureKind.ENGINE_ERROR, _with_hint(error))
     if isinstance(error, BadInput):

@@ -23,6 +23,7 @@ from grafico.cluster.code import NOTHING, Code
 from grafico.cluster.hardware import OLD_BLAS, blas_kernel
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.leases import lease_folder
+from grafico.cluster.mps import let_go
 from grafico.cluster.order import LeaseOrder, Order, Reply
 from grafico.cluster.origin import Origin
 from grafico.cluster.orphans import Guardian, ProcessRow, family, process_table
@@ -100,7 +101,8 @@ class Service:
         self._grace_s = grace_s
         self._scratch = scratch
         self._guardian = Guardian(scratch, controller)
-        self._processes = Processes(spec.places, max_tasks, self._variables, self._guardian)
+        last = {"before_end": let_go} if spec.mps else {}
+        self._processes = Processes(spec.places, max_tasks, self._variables, self._guardian, **last)
         own = (spec.cpu_set or own_cpus()) if spec.pin_cpus else ()
         self._cpus = Cpus(own, lease_folder()) if own else None
         self._running: dict[str, Running] = {}
@@ -200,7 +202,7 @@ class Service:
             future = warm.schedule(child.perform, order.model_dump_json())
             text: str = self._wait(running, warm, future, resources.walltime_s + self._grace_s, resources.memory_mib)
             reply = Reply.model_validate_json(text)
-            healthy = reply.failure is None
+            healthy = reply.failure is None and not reply.spent
             status = "success" if reply.failure is None else reply.failure.kind.value
             return text
         except Ended as ended:

@@ -141,7 +141,8 @@ class Host:
 
         arguments = security(self._around.tls).get_connection_args("worker")
         remote = rpc(self._connection.scheduler, connection_args=arguments, timeout=ANSWER_S)
-        async with remote, shared_gpus([worker.spec for worker in self._workers.values()], self._around.logs) as shared:
+        specs = [worker.spec for worker in self._workers.values()]
+        async with remote, shared_gpus(specs, self._around.logs, tell=_tell_of_mps) as shared:
             for problem in shared.problems:
                 sys.stdout.write(f"goes on without NVIDIA's multi-process service: {problem}\n")
             for worker in self._workers.values():
@@ -207,6 +208,11 @@ class Host:
 
     def _give_up(self, name: str) -> None:
         self._given_up[name] = last_words(self._around.logs, name)
+
+
+def _tell_of_mps(news: str) -> None:
+    sys.stdout.write(f"NVIDIA's multi-process service: {news}\n")
+    sys.stdout.flush()
 
 
 async def _listens(address: str) -> bool:

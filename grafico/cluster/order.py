@@ -43,3 +43,4 @@ class Reply(Model):
     failure: Failure | None = None
     seconds: float = Field(default=0.0, ge=0, description="time of the calculation itself")
     worker: str = Field(default="", description="host and process that ran it")
+    spent: bool = Field(default=False, description="whether the process should not be given another calculation")

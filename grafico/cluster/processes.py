@@ -113,6 +113,8 @@ class Processes:
         The environment of a kind of process.
     guardian
         Told about each, so that nothing outlives the worker.
+    before_end
+        Called with the process id of one that is about to be killed.
     """
 
     def __init__(
@@ -121,11 +123,13 @@ class Processes:
         max_tasks: int,
         variables: Callable[[ProcessKind], Mapping[str, str]],
         guardian: Guardian,
+        before_end: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._limit = limit
         self._max_tasks = max_tasks
         self._variables = variables
         self._guardian = guardian
+        self._before_end = before_end
         self._lock = threading.Lock()
         self._idle: list[WarmProcess] = []
         self._busy: set[WarmProcess] = set()
@@ -199,6 +203,7 @@ class Processes:
 
     def end(self, warm: WarmProcess) -> None:
         """End a process and all that it started, now."""
+        self._before_end(warm.pid)
         warm.pool.stop()  # first, or the pool would start another
         kill_family(warm.pid)
 

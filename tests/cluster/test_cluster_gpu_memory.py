@@ -2,16 +2,18 @@
 
 import importlib
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
+import calculations_for_tests
 import pytest
 from dask.utils import key_split
 
 from grafico.calculations import CalculationTask, Resources, gpu_memory
 from grafico.calculations.gpu_memory import bound_gpu_memory, free_gpu_memory, is_out_of_memory
 from grafico.cluster import child
-from grafico.cluster.order import Order
+from grafico.cluster.order import Order, Reply
 from grafico.cluster.tickets import ticket_name
 
 MIB = 2**20
@@ -132,6 +134,64 @@ def test_running_out_of_memory_is_recognized_in_every_librarys_words(error, is_o
     task = order("gpu").task
     kind = child.explain(after(error), task).kind
     assert (kind == "out_of_memory") is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "is_one"),
+    [
+        ("CUDARuntimeError", "cudaErrorIllegalAddress: an illegal memory access was encountered", True),
+        (
+            "CUDARuntimeError",
+            "cudaErrorMpsConnectionFailed: MPS client failed to connect to the MPS control daemon",
+            True,
+        ),
+        ("CUDARuntimeError", "cudaErrorECCUncorrectable: uncorrectable ECC error encountered", True),
+        ("CUDADriverError", "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", True),
+        ("CUBLASError", "CUBLAS_STATUS_EXECUTION_FAILED", True),
+        ("AcceleratorError", "CUDA error: an illegal memory access was encountered", True),
+        ("RuntimeError", "CUDA error: unspecified launch failure", True),
+        ("CUDARuntimeError", "cudaErrorInvalidValue: invalid argument", False),
+        ("RuntimeError", "CUDA error: out of memory", False),
+        ("ValueError", "cudaErrorIllegalAddress", False),
+    ],
+)
+def test_a_gpu_that_fails_is_a_crash_and_the_calculation_is_tried_again_elsewhere(name, said, is_one):
+    error = RuntimeError(said) if name == "RuntimeError" else type(name, (RuntimeError,), {})(said)
+    for raised in (error, after(RuntimeError("a thread failed"), error)):
+        failed = child.explain(raised, order("gpu").task)
+        assert (failed.kind == "crash") is is_one
+        assert not is_one or said in failed.message or raised is not error
+
+
+def test_what_a_faulted_gpu_says_of_freeing_memory_does_not_hide_the_failure(cupy):
+    bound_gpu_memory(1000)
+
+    def fails():
+        raise cupy.cuda.runtime.CUDARuntimeError("cudaErrorIllegalAddress")
+
+    cupy.get_default_memory_pool().free_all_blocks = fails
+    cupy.get_default_pinned_memory_pool().free_all_blocks = fails
+    free_gpu_memory()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_process_that_did_not_find_its_gpu_is_not_used_again(there, cupy, paths, tmp_path, monkeypatch):
+    """CuPy asks once whether there is a GPU; a service that was just being started would be missed for ever."""
+    cupy.cuda.is_available = lambda: there
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    value = calculations_for_tests.Number(value=2)
+    given = {
+        "reference": calculations_for_tests.double.reference,
+        "key": calculations_for_tests.double.key(value),
+        "input": value.model_dump(mode="json"),
+    }
+    asked = order("gpu")
+    told = {"task": asked.task.model_copy(update=given), "run": str(paths.root), "scratch": str(tmp_path / "scratch")}
+    reply = Reply.model_validate_json(child.perform(asked.model_copy(update=told).model_dump_json()))
+    assert reply.failure is None
+    assert reply.spent is not there
 
 
 def order(device: str) -> Order:

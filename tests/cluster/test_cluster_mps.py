@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from grafico.cluster.layout import WorkerSpec
-from grafico.cluster.mps import PROGRAM, shared_gpus
+from grafico.cluster.mps import PROGRAM, let_go, shared_gpus
+from grafico.cluster.orphans import Guardian
+from grafico.cluster.processes import Processes, ProcessKind
 from grafico.errors import ProfileError
 
 STAND_IN = """#!{python} -IS
@@ -25,7 +27,10 @@ def note(**said):
 if sys.argv[1:] == ["-f"]:
     if os.environ["CUDA_VISIBLE_DEVICES"] in {broken!r}:
         sys.exit("An instance of this daemon is already running")
-    server = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    if not {stays!r} and "started" in record.read_text():
+        sys.exit("The GPU is lost")
+    server = subprocess.Popen(["nvidia-cuda-mps-server", "300"], executable="/bin/sleep", start_new_session=True)
+    (pipe / "server").write_text(str(server.pid))
     note(started=os.getpid(), server=server.pid, mode=oct(pipe.stat().st_mode & 0o777))
     (pipe / "nvidia-cuda-mps-control.pid").write_text(str(os.getpid()))
     while not (pipe / "quit").exists():
@@ -39,6 +44,10 @@ else:
     note(asked=command)
     if command.startswith("quit") and not {deaf!r}:
         (pipe / "quit").touch()
+    if command == "get_server_list" and (pipe / "server").exists():
+        print((pipe / "server").read_text())
+    if command.startswith("get_client_list") and (pipe / "clients").exists():
+        print((pipe / "clients").read_text())
 """
 
 
@@ -46,13 +55,14 @@ else:
 def program(tmp_path):
     """Put a program in the daemon's place; returns an environment that finds it, and what it has recorded."""
 
-    def make(broken=(), *, deaf=False):
+    def make(broken=(), *, deaf=False, stays=True):
         folder = tmp_path / "bin"
         folder.mkdir()
         record = tmp_path / "record"
         record.touch()
         file = folder / PROGRAM
-        file.write_text(STAND_IN.format(python=sys.executable, record=str(record), broken=list(broken), deaf=deaf))
+        given = {"broken": list(broken), "deaf": deaf, "stays": stays}
+        file.write_text(STAND_IN.format(python=sys.executable, record=str(record), **given))
         file.chmod(0o755)
         variables = {name: value for name, value in os.environ.items() if not name.startswith("CUDA")}
         said = lambda: [json.loads(line) for line in record.read_text().splitlines()]  # noqa: E731
@@ -141,6 +151,92 @@ def test_a_service_that_the_site_has_started_is_used_as_it_is(program, tmp_path)
     shared = run([gpu("GPU-a")], tmp_path, {**environ, "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
     assert shared.environment == {}
     assert [line.get("asked") for line in said()] == ["get_server_list"]
+
+
+def meanwhile(workers, logs, environ, use):
+    """Run ``await use(shared, news)`` while the service is there; ``news`` is what people are told."""
+    news = []
+
+    async def main():
+        async with shared_gpus(workers, logs, environ, news.append) as shared:
+            await use(shared, news)
+
+    asyncio.run(main())
+    return news
+
+
+async def until(condition):
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def test_a_daemon_that_dies_is_started_again_and_people_are_told(program, tmp_path, helpers):
+    environ, said = program()
+    starts = lambda: [line["started"] for line in said() if "started" in line]  # noqa: E731
+
+    async def use(shared, news):
+        pipe = Path(shared.environment["GPU-a"]["CUDA_MPS_PIPE_DIRECTORY"])
+        (pipe / "left").touch()
+        os.kill(starts()[0], signal.SIGKILL)
+        await until(lambda: news)
+        assert len(starts()) == 2
+        assert helpers.alive(starts()[1])
+        assert helpers.alive(said()[0]["server"])  # calculations may be at work through it
+        assert not (pipe / "left").exists()
+
+    (news,) = meanwhile([gpu("GPU-a")], tmp_path / "logs", environ, use)
+    assert news == "the daemon of GPU-a ended with exit status -9; it was started again"
+    assert ended(said(), helpers)
+
+
+def test_a_daemon_that_cannot_be_started_again_leaves_nothing_that_clients_would_wait_for(program, tmp_path, helpers):
+    environ, said = program(stays=False)
+
+    async def use(shared, news):
+        pipe = Path(shared.environment["GPU-a"]["CUDA_MPS_PIPE_DIRECTORY"])
+        os.kill(said()[0]["started"], signal.SIGKILL)
+        await until(lambda: news)
+        assert list(pipe.iterdir()) == []
+
+    (news,) = meanwhile([gpu("GPU-a")], tmp_path / "logs", environ, use)
+    assert "goes on without it (nvidia-cuda-mps-control ended with exit status 1: The GPU is lost)" in news
+    assert not helpers.alive(said()[0]["started"])
+
+
+def test_the_service_ends_the_work_of_a_client_before_it_is_killed(program, tmp_path):
+    environ, said = program()
+    client = subprocess.Popen(["sleep", "300"], start_new_session=True)
+
+    async def use(shared, _):
+        own = {**environ, **shared.environment["GPU-a"]}
+        (Path(own["CUDA_MPS_PIPE_DIRECTORY"]) / "clients").write_text(f"1\n{client.pid}\n")
+        await asyncio.to_thread(let_go, client.pid, own)
+        await asyncio.to_thread(let_go, client.pid, environ)  # where there is no service, nobody is asked
+
+    try:
+        meanwhile([gpu("GPU-a")], tmp_path / "logs", environ, use)
+    finally:
+        client.kill()
+        client.wait()
+    server = said()[0]["server"]
+    asked = [line["asked"] for line in said() if "asked" in line]
+    assert asked[-4:-1] == ["get_server_list", f"get_client_list {server}", f"terminate_client {server} {client.pid}"]
+
+
+def test_a_worker_tells_the_service_of_each_process_while_it_still_lives(tmp_path, helpers):
+    guardian, alive = Guardian(tmp_path / "scratch", os.getpid()), []
+    processes = Processes(2, 10, lambda _: {}, guardian, lambda pid: alive.append(helpers.alive(pid)))
+    try:
+        kind = ProcessKind("python", 1, "GPU-a")
+        processes.give(processes.take(kind, 500), healthy=False)
+        processes.give(processes.take(kind, 500), healthy=True)
+    finally:
+        processes.close()
+        guardian.close()
+    assert alive == [True, True]
 
 
 LAUNCHER = """
