@@ -1,5 +1,6 @@
 """`grafico cluster check|up|status|down`: clusters that several runs share."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -234,7 +235,12 @@ def _up_lines(connection: "Connection") -> list[str]:
         f"  run on it  grafico run JOB --cluster connect:{connection.name}",
     ]
     if connection.dashboard:
-        lines.insert(2, f"  dashboard  {connection.dashboard}")
+        link = connection.dashboard
+        if not sys.stdout.isatty():  # a file, of a batch job say, that others may read
+            link = (
+                f"{link.partition('?')[0]} (`grafico cluster status {connection.name}` prints the link that opens it)"
+            )
+        lines.insert(2, f"  dashboard  {link}")
     if not connection.tls:
         lines.append("  note: security: none: whoever reaches its port can run code as you")
     return lines

@@ -176,10 +176,13 @@ def test_certificates_pass_the_strictest_check(tmp_path):
 def test_a_stranger_gets_nothing_of_a_cluster_that_stays_up(open_folder, helpers):
     grafico = Grafico(open_folder)
     try:
-        grafico.call("cluster", "up", grafico.profile({**PROFILE, "dashboard": 0}), "--name", "c")
+        printed = grafico.call("cluster", "up", grafico.profile({**PROFILE, "dashboard": 0}), "--name", "c")[1]
         job = grafico.job("seen", [{"number": 0, "gpu": "slot"}, {"number": 1}])
         grafico.call("run", job, "--cluster", "connect:c", "-q")
         cluster, server = open_folder / "clusters" / "c", grafico.server("c")
+        token = (cluster / "token").read_text()
+        assert token not in printed  # it may have gone into a file that others read
+        assert token in grafico.call("cluster", "status", "c")[1]
         sockets = listening(server)
         assert len(sockets) == 4  # scheduler, page, two workers
         assert {host for host, _ in sockets} == {"127.0.0.1"}
