@@ -52,9 +52,16 @@ def _validate(value: Any) -> Any:
 
     if isinstance(value, str) and _FORM.fullmatch(value):
         return decode_array(value)
+    if isinstance(value, numpy.ma.MaskedArray):  # what Pydantic makes of errors is for a ValueError
+        raise ValueError(  # noqa: TRY004
+            "a masked array would lose its mask: give filled(numpy.nan), or keep the mask in another field"
+        )
     array = numpy.asarray(value)
     if array.dtype.kind not in ARRAY_KINDS:
-        raise ValueError(f"an array of numbers or strings was expected, not of dtype {array.dtype}")
+        raise ValueError(
+            f"an array of numbers or strings was expected, not of dtype {array.dtype}: "
+            + ("give each of its fields a field of the model" if array.dtype.names else "numpy.nan may stand for None")
+        )
     return array
 
 

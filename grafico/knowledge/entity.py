@@ -1,21 +1,31 @@
 """An entity: a Pydantic model with an IRI."""
 
+import copy
 import enum
 import hashlib
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
 
 from grafico.calculations import ArtifactRef, canonical_json
 from grafico.errors import BadInput, KnowledgeError
 from grafico.knowledge.fields import Property
-from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri, decimal_text
+from grafico.knowledge.vocabulary import GRAFICO, ID, RDFS, check_iri, decimal_text, integer_text
 
 __all__ = [
     "Entity",
@@ -27,6 +37,7 @@ __all__ = [
     "lineage",
     "local_name",
     "reference",
+    "sealed",
 ]
 
 _REGISTRY: dict[str, type["Entity"]] = {}
@@ -69,6 +80,23 @@ class Entity(BaseModel):
         super().__pydantic_init_subclass__(**kwargs)
         if is_open(cls):
             return
+        for name in _OF_CLASSES:
+            if name in cls.model_fields:
+                raise KnowledgeError(
+                    f"{cls.__qualname__}: {name!r} cannot be a field, because every entity class has one of its own",
+                    hint=f"write {name}: ClassVar[...] = ..." if name in _SETTINGS else "give the field another name",
+                )
+        for name, attribute in Entity.__private_attributes__.items():
+            if cls.__private_attributes__.get(name) is not attribute:
+                raise KnowledgeError(
+                    f"{cls.__qualname__}: {name!r} cannot be a private attribute, because every entity has one of its own",
+                    hint="give the attribute another name",
+                )
+        if type(cls.natural_key) is not tuple:
+            raise KnowledgeError(
+                f"{cls.__qualname__}: the natural key {cls.natural_key!r} is no tuple of names of fields",
+                hint='write natural_key: ClassVar[tuple[str, ...]] = ("name",), with a comma',
+            )
         iri = check_iri(cls.class_iri())
         other = _REGISTRY.get(iri)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -83,6 +111,9 @@ class Entity(BaseModel):
 
     def model_post_init(self, _context: Any, /) -> None:
         """Derive or mint the IRI."""
+        for name in self.natural_key:
+            if name in self.__dict__:
+                self.__dict__[name] = sealed(self.__dict__[name])
         iri = check_iri(self.iri) if self.iri else derived_iri(self) if self.natural_key else minted_iri(type(self))
         self.__dict__["iri"] = iri
 
@@ -107,11 +138,45 @@ class Entity(BaseModel):
             return
         if self.model_config.get("frozen") or type(self).model_fields[name].frozen:
             super().__setattr__(name, value)  # which refuses
-        # Pydantic's own validation of assignments refuses an entity that refers to itself.
-        self.__dict__[name] = _validator(type(self), name).validate_python(value)
+        self._look()
+        if self.model_config.get("validate_assignment"):
+            # Of a copy: Pydantic refuses an entity that refers to itself.
+            shadow = copy.copy(self)
+            self.__pydantic_validator__.validate_assignment(shadow, name, value)
+            self.__dict__.update(shadow.__dict__)
+        else:
+            self.__dict__[name] = _validator(type(self), name).validate_python(value)
         self.__pydantic_fields_set__.add(name)
         if self._deferred:
             self._deferred.pop(name, None)
+
+    def _look(self) -> None:
+        """Load the fields of an entity that has only been referred to."""
+        if not self.loaded and self._source is not None:
+            self._source(self)
+
+    def model_dump(self, **how: Any) -> dict[str, Any]:
+        """Return the fields; of an entity that has only been referred to, and never looked at, the IRI alone."""
+        self._look()
+        return super().model_dump(**how)
+
+    def model_dump_json(self, **how: Any) -> str:
+        """Return the fields as JSON; see :meth:`model_dump`."""
+        self._look()
+        return super().model_dump_json(**how)
+
+    def model_copy(self, **how: Any) -> Self:
+        """Return a copy, under the same IRI unless that is updated."""
+        self._look()
+        return super().model_copy(**how)
+
+    # The type of what it returns would take the place of the fields in the JSON schema.
+    @model_serializer(mode="wrap")
+    def _with_arrays(self, handler: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        private = self.__pydantic_private__
+        for name in tuple((private and private["_deferred"]) or ()):
+            getattr(self, name)
+        return handler(self)
 
     # Fields of an entity that has only been referred to are absent, so looking one up ends here; so are large arrays.
     if not TYPE_CHECKING:
@@ -122,7 +187,10 @@ class Entity(BaseModel):
                     self._source(self)
                     return getattr(self, name)
                 if self._deferred and name in self._deferred:
-                    self.__dict__[name] = self._deferred[name].load()
+                    array = self._deferred[name].load()
+                    return self.__dict__.setdefault(name, sealed(array) if name in self.natural_key else array)
+                # Another thread may have loaded it since it was missed.
+                if name in self.__dict__:
                     return self.__dict__[name]
             return super().__getattr__(name)
 
@@ -142,10 +210,31 @@ class Entity(BaseModel):
 @cache
 def _validator(cls: type[Entity], name: str) -> TypeAdapter[Any]:
     field = cls.model_fields[name]
-    hint: Any = Annotated[field.annotation, field]
+    # Without what concerns the model, such as aliases.
+    hint: Any = Annotated[field.annotation, Field(discriminator=field.discriminator), *field.metadata]
     return TypeAdapter(hint)
 
 
+_SETTINGS = ("namespace", "natural_key", "also")
+_OF_CLASSES = (*_SETTINGS, "loaded", "class_iri")
+
+
+def sealed(value: Any) -> Any:
+    """Return a value of a natural key as it is kept: one form for what is equal, and none that can be changed."""
+    if isinstance(value, datetime):
+        return _instant(value)
+    if type(value) is float:
+        return value + 0.0  # -0.0 is 0.0
+    if type(value) in (tuple, frozenset):
+        return type(value)(map(sealed, value))
+    if not hasattr(value, "setflags") or not value.flags.writeable:
+        return value
+    value = value.copy()
+    value.setflags(write=False)
+    return value
+
+
+_LAST = re.compile(r".*[/#:]")
 _SIGNS = re.compile(r"[^\w.~-]")
 
 
@@ -186,11 +275,15 @@ def derived_iri(entity: Entity) -> str:
     cls = type(entity)
     owner = next(base for base in cls.__mro__ if issubclass(base, Entity) and "natural_key" in vars(base))
     key = {name: _key_value(getattr(entity, name)) for name in cls.natural_key}
+    kind = owner.class_iri()
     try:
-        body = canonical_json({"class": owner.namespace + owner.__name__, "key": key})
+        body = canonical_json({"class": kind, "key": key})
     except BadInput as error:
-        raise KnowledgeError(f"{cls.__name__}: no IRI follows from {key}: {error}") from error
-    return f"{ID}{local_name(owner.__name__)}/{hashlib.sha256(body).hexdigest()[:32]}"
+        raise KnowledgeError(
+            f"{cls.__name__}: no IRI follows from {key}: {error}",
+            hint="a natural key is made of text that is valid Unicode, finite numbers, and entities",
+        ) from error
+    return f"{ID}{_LAST.sub('', kind)}/{hashlib.sha256(body).hexdigest()[:32]}"
 
 
 def minted_iri(cls: type[Entity]) -> str:
@@ -206,8 +299,10 @@ def _key_value(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | float):
         return value
     if isinstance(value, int):
-        return value if abs(value) < 2**53 else {"int": str(value)}
-    if isinstance(value, datetime | date):
+        return value if abs(value) < 2**53 else {"int": integer_text(value)}
+    if isinstance(value, datetime):
+        return {"time": _instant(value).isoformat()}
+    if isinstance(value, date):
         return {"time": value.isoformat()}
     if isinstance(value, Decimal):
         return {"decimal": decimal_text(value)}
@@ -225,6 +320,16 @@ def _key_value(value: Any) -> Any:
         digest = hashlib.sha256(value.tobytes(order="C")).hexdigest()
         return {"dtype": value.dtype.str, "shape": list(value.shape), "sha256": digest}
     raise KnowledgeError(f"a value of type {type(value).__name__} cannot be part of a natural key")
+
+
+def _instant(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        return value
+    try:
+        # Equal times are one key, in whatever zone they are told.
+        return value.astimezone(UTC)
+    except OverflowError:
+        return value
 
 
 def deferred(entity: Entity, name: str) -> Any:

@@ -6,6 +6,7 @@ last (or from the one that is asked for), never mixed.
 
 import base64
 import binascii
+import threading
 from collections.abc import Callable, MutableMapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,7 +15,7 @@ from typing import Any
 from grafico.calculations import ArtifactRef
 from grafico.errors import KnowledgeError
 from grafico.knowledge.arrays import decode_array
-from grafico.knowledge.entity import Entity, default_of, known_class, reference
+from grafico.knowledge.entity import Entity, default_of, known_class, reference, sealed
 from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.mapper import enum_iri
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
@@ -26,6 +27,8 @@ COMMITTED = GRAFICO + "committedAt"
 """Property of a run's graph: when it was last changed."""
 
 Filler = Callable[[Entity], None]
+_CHANGING = threading.Lock()
+"""Held while an object is made known or filled: threads share them."""
 
 
 class Fetcher:
@@ -102,9 +105,10 @@ class Fetcher:
         """Load the fields of an entity that has only been referred to."""
         self._fill(entity)
 
-    def _fill(self, entity: Entity) -> None:
+    def _fill(self, entity: Entity) -> bool:
+        """Load the fields unless they are here; return whether it was this call that did."""
         if entity.loaded:
-            return
+            return False
         values = self._read.pop(entity.iri, None) or self._pairs(entity.iri)
         filled: dict[str, Any] = {"iri": entity.iri}
         waiting: dict[str, Any] = {}
@@ -112,11 +116,19 @@ class Fetcher:
             try:
                 value = self._field(plan, type(entity), values, filled)
             except (KnowledgeError, ValueError, OverflowError, binascii.Error) as error:
-                raise KnowledgeError(f"{type(entity).__name__} <{entity.iri}>, field {plan.name}: {error}") from error
-            (waiting if isinstance(value, StoredArray | StoredArrays) else filled)[plan.name] = value
-        entity.__dict__.update(filled)
-        entity.__pydantic_fields_set__.update(filled, waiting)
-        _set_private(entity, _source=None, _deferred=waiting or None)
+                raise KnowledgeError(
+                    f"{type(entity).__name__} <{entity.iri}>, field {plan.name}: {getattr(error, 'message', error)}",
+                    hint=getattr(error, "hint", None) or _OTHER_CLASS,
+                ) from error
+            kept = sealed(value) if plan.name in entity.natural_key else value
+            (waiting if isinstance(value, StoredArray | StoredArrays) else filled)[plan.name] = kept
+        with _CHANGING:
+            if "label" in entity.__dict__:  # loaded by another thread meanwhile
+                return False
+            entity.__dict__.update(filled)
+            entity.__pydantic_fields_set__.update(filled, waiting)
+            _set_private(entity, _source=None, _deferred=waiting or None)
+        return True
 
     def _reference(self, iri: str) -> Entity:
         known = self._identity.get(iri)
@@ -124,8 +136,8 @@ class Fetcher:
             return known
         cls = self._class(iri)
         entity = reference(cls, iri, self._lazy)
-        self._identity[iri] = entity
-        return entity
+        with _CHANGING:
+            return self._identity.setdefault(iri, entity)
 
     def _class(self, iri: str) -> type[Entity]:
         pairs = self._pairs(iri)
@@ -173,10 +185,15 @@ class Fetcher:
             return StoredArrays(plan.build, items) if stored else plan.build(items)
         if plan.container == "set":
             return plan.build(self._value(term, plan) for term in terms)
-        if terms and plan.container == "one":
+        if terms:
             if len(terms) > 1:
+                if plan.container == "list":
+                    raise KnowledgeError(f"{len(terms)} values were found, and nothing that says their order")
                 raise KnowledgeError(f"one value was expected, {len(terms)} were found")
-            return self._value(terms[0], plan)
+            value = self._value(terms[0], plan)
+            if plan.container == "one":
+                return value
+            return StoredArrays(plan.build, [value]) if isinstance(value, StoredArray) else plan.build([value])
         if any(term.value == plan.predicate for term in values.get(GRAFICO + "unset", [])) or plan.null_default:
             return None
         if plan.required:
@@ -241,6 +258,12 @@ class Fetcher:
         except (KeyError, IndexError) as error:
             raise KnowledgeError(f"the artifact <{iri}> is not described") from error
         return ArtifactRef(digest=digest, media_type=media_type, size=int(size))
+
+
+_OTHER_CLASS = (
+    "what is there may be from another version of the class: see what it says with `grafico kb show`, and give the field "
+    "a default, a wider type, or the Property that it had"
+)
 
 
 def _set_private(entity: Entity, **attributes: Any) -> None:

@@ -25,7 +25,17 @@ from grafico.knowledge.arrays import ARRAY_KINDS, MAX_INLINE_BYTES, encode_array
 from grafico.knowledge.entity import Entity, deferred, lineage, local_name
 from grafico.knowledge.files import StoredArray, StoredArrays
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
-from grafico.knowledge.vocabulary import GRAFICO, ID, RDF, XSD, check_iri, decimal_text, iri_term, literal_term
+from grafico.knowledge.vocabulary import (
+    GRAFICO,
+    ID,
+    RDF,
+    XSD,
+    check_iri,
+    decimal_text,
+    integer_text,
+    iri_term,
+    literal_term,
+)
 
 __all__ = ["Description", "KeepArray", "artifact_iri", "describe", "enum_iri", "n_quads", "scalar_term"]
 
@@ -42,6 +52,7 @@ DIGEST = iri_term(GRAFICO + "sha256")
 KeepArray: TypeAlias = Callable[[Any], ArtifactRef]
 """Stores an array as a file and returns what names it."""
 MAX_DECIMAL_CHARACTERS = 10_000
+MAX_JSON_VALUES = 1_000_000
 
 
 @dataclass(slots=True)
@@ -90,7 +101,8 @@ def _describe_one(entity: Entity, out: _Writing) -> None:
         try:
             # An array that was not looked at is described without reading it.
             waiting = deferred(entity, plan.name) if plan.kind == "array" else None
-            _describe_field(getattr(entity, plan.name) if waiting is None else waiting, plan, pairs, out)
+            value = getattr(entity, plan.name, _MISSING) if waiting is None else waiting
+            _describe_field(value, plan, pairs, out)
         except (KnowledgeError, BadInput) as error:
             raise KnowledgeError(f"{entity!r}, field {plan.name}: {error.message}", hint=error.hint) from error
     _state(out.found, iri_term(entity.iri), frozenset(pairs))
@@ -106,12 +118,17 @@ def _state(found: Description, subject: str, pairs: frozenset[tuple[str, str]]) 
         )
 
 
+_MISSING = object()
+
+
 @cache
 def _types(cls: type[Entity]) -> tuple[str, ...]:
     return tuple(iri for base in lineage(cls) for iri in (base.class_iri(), *vars(base).get("also", ())))
 
 
 def _describe_field(value: Any, plan: FieldPlan, pairs: set[tuple[str, str]], out: _Writing) -> None:
+    if value is _MISSING:
+        raise KnowledgeError("it has no value", hint="set it; model_construct() does not ask for it")
     if value is None:
         if not plan.null_default:
             pairs.add((UNSET, iri_term(plan.predicate)))
@@ -141,6 +158,9 @@ def _list(terms: list[str], found: Description) -> str:
 
 
 def _term(value: Any, plan: FieldPlan, out: _Writing) -> str:
+    if not isinstance(value, plan.types) and plan.kind != "array":
+        # What is put into a list later was not validated.
+        value = _converted(value, plan)
     if plan.kind == "entity":
         out.pending.append(value)
         return iri_term(value.iri)
@@ -154,7 +174,24 @@ def _term(value: Any, plan: FieldPlan, out: _Writing) -> str:
         return _array(value, plan, out)
     if plan.kind == "json":
         return literal_term(_json(value), plan.datatype)
+    if any(isinstance(value, kind) and kind not in plan.types for kind in (bool, datetime)):
+        value = _converted(value, plan)  # though Python says that they are int and date
+    if plan.choices and value not in plan.choices:
+        raise KnowledgeError(f"one of {', '.join(map(repr, plan.choices))} was expected, not {value!r:.60}")
     return scalar_term(value)
+
+
+def _converted(value: Any, plan: FieldPlan) -> Any:
+    if float in plan.types and isinstance(value, int) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise KnowledgeError(f"{integer_text(value):.60}… is too large for a float") from error
+    expected = " or ".join(kind.__name__ for kind in plan.types)
+    raise KnowledgeError(
+        f"{expected} was expected, not {value!r:.60} of type {type(value).__name__}",
+        hint="a list is not checked when something is put into it; assign a new one, which is",
+    )
 
 
 def _array(value: Any, plan: FieldPlan, out: _Writing) -> str:
@@ -167,12 +204,36 @@ def _array(value: Any, plan: FieldPlan, out: _Writing) -> str:
 
 def _json(value: Any) -> str:
     # Not RFC 8785: that writes 1.0 as 1, which would come back as an integer.
+    _check_json(value)
     try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except (TypeError, ValueError) as error:
-        raise KnowledgeError(f"not a JSON value: {error}") from error
+        raise KnowledgeError(f"not a JSON value: {error}", hint=_JSON) from error
+    except RecursionError as error:
+        raise KnowledgeError("a mapping is too deep, or holds itself", hint=_JSON) from error
     return text
+
+
+_JSON = "a mapping holds text, bool, whole and finite numbers, None, and lists and mappings of these, by names that are text"
+
+
+def _check_json(value: Any) -> None:
+    """Refuse what JSON would turn into something else without a word."""
+    pending, seen = [value], 0
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Mapping):
+            if odd := [name for name in one if not isinstance(name, str)]:
+                raise KnowledgeError(f"a mapping's name {odd[0]!r:.60} is no text", hint=_JSON)
+            pending.extend(one.values())
+        elif isinstance(one, list):
+            pending.extend(one)
+        elif isinstance(one, tuple):
+            raise KnowledgeError(f"{one!r:.60} in a mapping would come back as a list", hint="use a list there")
+        seen += 1
+        if seen > MAX_JSON_VALUES:
+            raise KnowledgeError(f"a mapping holds more than {MAX_JSON_VALUES} values, or itself", hint="use Array")
 
 
 def scalar_term(value: Any) -> str:
@@ -188,11 +249,11 @@ def scalar_term(value: Any) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise KnowledgeError(f"text that is not valid Unicode: {value[:60]!r}") from error
-        return literal_term(str(value))
+        return literal_term(str.__str__(value))
     if isinstance(value, bool):
         return literal_term("true" if value else "false", XSD + "boolean")
     if isinstance(value, int):
-        return literal_term(str(int(value)), XSD + "integer")
+        return literal_term(integer_text(value), XSD + "integer")
     if isinstance(value, float):
         return literal_term(_double(float(value)), XSD + "double")
     if isinstance(value, datetime):
@@ -226,7 +287,12 @@ def _moment(value: datetime) -> str:
     # XSD knows offsets in whole minutes up to 14 hours; the instant is what counts.
     offset = value.utcoffset()
     if offset is not None and (offset.total_seconds() % 60 or abs(offset.total_seconds()) > 14 * 3600):
-        value = value.astimezone(UTC)
+        try:
+            value = value.astimezone(UTC)
+        except OverflowError as error:
+            raise KnowledgeError(
+                f"the time {value.isoformat()} has no literal: its offset is none of XSD's, and in UTC it is no year"
+            ) from error
     return value.isoformat()
 
 

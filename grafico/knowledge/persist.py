@@ -106,6 +106,11 @@ class Statement:
         node = pyoxigraph.NamedNode(RDF + "type")
         self.schema = _schema(frozenset(o.value for pairs in self.pairs.values() for p, o in pairs if p == node))
 
+    def objects(self) -> Iterable[Entity]:
+        """Yield one object for each thing."""
+        roots = {root.iri: root for root in reversed(self.roots)}
+        return (roots.get(iri, same[0]) for iri, same in self.entities.items())
+
 
 def persist_into(graphs: Graphs, statement: Statement) -> Persisted:
     """Write what is new or changed; see :meth:`~grafico.knowledge.store.KnowledgeBase.persist`."""

@@ -14,8 +14,9 @@ from typing_extensions import TypeAliasType
 from grafico.calculations import ArtifactRef
 from grafico.errors import KnowledgeError
 from grafico.knowledge.arrays import ARRAY_DATATYPE, Array
-from grafico.knowledge.entity import Entity, is_open, lineage
+from grafico.knowledge.entity import Entity, is_open, known_class, lineage
 from grafico.knowledge.fields import Property, Unit, _Link
+from grafico.knowledge.instead import instead_of, is_json, undefined_in
 from grafico.knowledge.vocabulary import GRAFICO, RDF, XSD
 
 __all__ = ["DATATYPES", "FieldPlan", "plan_of"]
@@ -33,7 +34,7 @@ DATATYPES: dict[type, str] = {
     Decimal: XSD + "decimal",
     bytes: XSD + "base64Binary",
 }
-_LISTS = (list, tuple, collections.abc.Sequence)
+_LISTS = (list, tuple)
 _SETS = (set, frozenset, collections.abc.Set)
 _MAPPINGS = (dict, collections.abc.Mapping)
 
@@ -112,7 +113,10 @@ def plan_of(cls: type[Entity]) -> tuple[FieldPlan, ...]:
         A field's type has no form in the graph, or two classes use one property differently.
     """
     if cls.model_rebuild(raise_errors=False) is False:
-        raise KnowledgeError(f"{cls.__qualname__}: an annotation names something that is not defined")
+        raise KnowledgeError(
+            f"{cls.__qualname__}: an annotation names something that is not defined: {undefined_in(cls)}",
+            hint="define or import it (not under TYPE_CHECKING), then call model_rebuild() of the class",
+        )
     if is_open(cls):
         raise KnowledgeError(
             f"{cls.__qualname__} is generic, and has no form in the knowledge graph until its types are given",
@@ -126,8 +130,32 @@ def plan_of(cls: type[Entity]) -> tuple[FieldPlan, ...]:
     plans = tuple(_plan(cls, name) for name in cls.model_fields if name != "iri")
     _tell_apart(cls, plans)
     for plan in plans:
-        _agree(plan)
+        _agree(cls, plan)
+        _narrow(cls, plan)
+        if plan.name in cls.natural_key and (plan.build in (list, set) or plan.kind == "json"):
+            raise KnowledgeError(
+                f"{cls.__qualname__}.{plan.name} is part of the natural key, and could be changed in place while the IRI "
+                "that follows from it could not",
+                hint="use a tuple or a frozenset",
+            )
     return plans
+
+
+def _narrow(cls: type[Entity], plan: FieldPlan) -> None:
+    """Refuse a field that may be what it may not be in a class above: an entity is one of both."""
+    for base in list(lineage(cls))[1:]:
+        other = next((other for other in plan_of(base) if other.name == plan.name), plan)
+        entities = plan.kind == "entity"
+        fits = all(
+            kind in other.types or (entities and any(issubclass(kind, above) for above in other.types))
+            for kind in plan.types
+        )
+        absent = plan.optional and other.required and not other.optional
+        if (plan.kind, plan.container) != (other.kind, other.container) or not fits or absent:
+            raise KnowledgeError(
+                f"{cls.__qualname__}.{plan.name} may be what {base.__qualname__}.{plan.name} may not",
+                hint=f"give it a type that {base.__qualname__} allows, or another name",
+            )
 
 
 _RESERVED = {RDF + "type", RDF + "first", RDF + "rest", *(GRAFICO + name for name in ("unset", "committedAt"))}
@@ -160,7 +188,7 @@ _PROPERTIES: dict[str, FieldPlan] = {}
 _ENUMS: dict[str, type] = {}
 
 
-def _agree(plan: FieldPlan) -> None:
+def _agree(cls: type[Entity], plan: FieldPlan) -> None:
     if plan.kind == "enum":
         found = plan.types[0]
         other = _ENUMS.setdefault(f"{plan.declared_by.namespace}{found.__name__}", found)
@@ -171,9 +199,11 @@ def _agree(plan: FieldPlan) -> None:
                 hint="rename one of them, or give the class another namespace",
             )
     known = _PROPERTIES.setdefault(plan.predicate, plan)
+    if known.declared_by is not known_class(known.declared_by.class_iri()) and known.declared_by is not Entity:
+        known = _PROPERTIES[plan.predicate] = plan  # its class was defined anew, as in a notebook
     if plan.unit != known.unit or plan.refers != known.refers:
         raise KnowledgeError(
-            f"{plan.declared_by.__qualname__}.{plan.name} and {known.declared_by.__qualname__}.{known.name} are one "
+            f"{cls.__qualname__}.{plan.name} and {known.declared_by.__qualname__}.{known.name} are one "
             f"property <{plan.predicate}> with different units or kinds",
             hint="rename one of the fields, or give it a Property of its own",
         )
@@ -201,7 +231,7 @@ def _plan(cls: type[Entity], name: str) -> FieldPlan:
         )
     return FieldPlan(
         name=name,
-        predicate=reading.predicate or owner.namespace + _camel(name),
+        predicate=reading.predicate or _inherited(cls, name) or owner.namespace + _camel(name),
         kind=kind,
         types=found,
         container=reading.container,
@@ -215,6 +245,13 @@ def _plan(cls: type[Entity], name: str) -> FieldPlan:
         limits=_limits(reading, kind, found),
         choices=reading.choices,
     )
+
+
+def _inherited(cls: type[Entity], name: str) -> str | None:
+    """Return the property that a class above gives a field which is declared anew."""
+    lines: list[type[Entity]] = [*lineage(cls), Entity]
+    above = [base for base in lines if base is not cls and name in base.model_fields]
+    return next((plan.predicate for plan in plan_of(above[0]) if plan.name == name), None) if above else None
 
 
 def _limits(reading: _Reading, kind: Kind, found: tuple[type, ...]) -> tuple[tuple[str, Any], ...]:
@@ -255,6 +292,12 @@ def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
     if origin in _LISTS or origin in _SETS or hint in (list, tuple, set, frozenset):
         return _read_container(hint, origin, arguments, reading)
     if origin in _MAPPINGS or hint in _MAPPINGS:
+        if not is_json(hint):
+            raise KnowledgeError(
+                f"{reading.where}: a mapping is kept as JSON, from which {hint!r} would not come back alike",
+                hint="use dict[str, ...] of str, bool, int, float, None, and lists and mappings of these; an Entity with "
+                "a field for each part keeps other things",
+            )
         return "json", (dict,)
     if origin is Literal:
         return _read_literal(arguments, reading)
@@ -266,25 +309,23 @@ def _read(hint: Any, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
         return _read(hint.__value__, reading)
     if isinstance(hint, type):
         return _read_class(hint, reading)
-    raise KnowledgeError(f"{reading.where}: {hint!r} has no form in the knowledge graph", hint=_FORMS)
+    raise KnowledgeError(f"{reading.where}: {hint!r} has no form in the knowledge graph", hint=instead_of(hint))
 
 
-_FORMS = (
-    "use str, bool, int, float, Decimal, datetime, date, bytes, an Enum, an Entity, Array, ArtifactRef, a mapping of JSON "
-    "values, or a list or set of these"
-)
+_NO_NONE = "leave it out; in an Array numpy.nan may stand for it"
 
 
 def _read_literal(arguments: tuple[Any, ...], reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
     choices = [value for value in arguments if value is not None]
     if len(choices) < len(arguments):
         if reading.container != "one":
-            raise KnowledgeError(f"{reading.where}: None cannot be an item of a list or set")
+            raise KnowledgeError(f"{reading.where}: None cannot be an item of a list or set", hint=_NO_NONE)
         reading.optional = True
     found = tuple(dict.fromkeys(map(type, choices)))
     if not found or any(kind not in DATATYPES for kind in found):
         raise KnowledgeError(
-            f"{reading.where}: one of {', '.join(map(repr, arguments))} has no form in the knowledge graph", hint=_FORMS
+            f"{reading.where}: one of {', '.join(map(repr, arguments))} has no form in the knowledge graph",
+            hint="a Literal is of str, int or bool; use an Enum itself for its members",
         )
     reading.choices = (*reading.choices, *choices)
     return "scalar", found
@@ -301,14 +342,14 @@ def _read_class(hint: type, reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
         return "artifact", (hint,)
     if hint in DATATYPES:
         return "scalar", (hint,)
-    raise KnowledgeError(f"{reading.where}: {hint.__name__} has no form in the knowledge graph", hint=_FORMS)
+    raise KnowledgeError(f"{reading.where}: {hint.__name__} has no form in the knowledge graph", hint=instead_of(hint))
 
 
 def _read_union(arguments: tuple[Any, ...], reading: _Reading) -> tuple[Kind, tuple[type, ...]]:
     members = [argument for argument in arguments if argument is not type(None)]
     if len(members) < len(arguments):
         if reading.container != "one":
-            raise KnowledgeError(f"{reading.where}: None cannot be an item of a list or set")
+            raise KnowledgeError(f"{reading.where}: None cannot be an item of a list or set", hint=_NO_NONE)
         reading.optional = True
     read = [_read(member, reading) for member in members]
     kinds = {kind for kind, _ in read}
@@ -316,7 +357,8 @@ def _read_union(arguments: tuple[Any, ...], reading: _Reading) -> tuple[Kind, tu
         kinds not in ({"scalar"}, {"entity"}) or (reading.container != "one" and not _flat(members))
     ):
         raise KnowledgeError(
-            f"{reading.where}: a union of unlike types has no form in the knowledge graph", hint=_FORMS
+            f"{reading.where}: a union of unlike types has no form in the knowledge graph",
+            hint="use a union of scalars, or of entities, or one field for each, of which all but one are None",
         )
     found = tuple(dict.fromkeys(single for _, singles in read for single in singles))
     if len(members) > 1 and any(get_origin(member) is not Literal for member in members):
@@ -332,10 +374,16 @@ def _read_container(
     hint: Any, origin: Any, arguments: tuple[Any, ...], reading: _Reading
 ) -> tuple[Kind, tuple[type, ...]]:
     if reading.container != "one":
-        raise KnowledgeError(f"{reading.where}: a list of lists has no form in the knowledge graph", hint="use Array")
+        raise KnowledgeError(
+            f"{reading.where}: a list of lists has no form in the knowledge graph",
+            hint="use Array, a mapping of JSON values, or an Entity that holds one of the lists",
+        )
     items = [argument for argument in arguments if argument is not Ellipsis]
     if not items or any(item != items[0] for item in items):
-        raise KnowledgeError(f"{reading.where}: a list needs one type of item", hint="use list[...] or tuple[..., ...]")
+        raise KnowledgeError(
+            f"{reading.where}: a list needs one type of item",
+            hint="use list[...] or tuple[..., ...], or a field for each part of a tuple of unlike things",
+        )
     base = origin or hint
     if base in _SETS:
         reading.container, reading.build = "set", set if base is set else frozenset
@@ -343,5 +391,7 @@ def _read_container(
         reading.container, reading.build = "list", list if base is list else tuple
     kind, found = _read(items[0], reading)
     if reading.container == "set" and kind in ("array", "json"):
-        raise KnowledgeError(f"{reading.where}: a set of arrays or mappings has no form in the knowledge graph")
+        raise KnowledgeError(
+            f"{reading.where}: a set of arrays or mappings has no form in the knowledge graph", hint="use a list"
+        )
     return kind, found

@@ -2,7 +2,7 @@
 
 import abc
 import weakref
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from typing import Any, TypeVar
 
 from grafico.calculations import ArtifactRef
@@ -42,14 +42,13 @@ class AttentiveFetcher(Fetcher):
         self._watched = _Watched(store)
         super().__init__(self._watched, identity, lazy=lazy, **more)
 
-    def _fill(self, entity: Entity) -> None:
-        if entity.loaded:
-            return
-        super()._fill(entity)
-        seen = self._watched.seen.pop(entity.iri, None)
+    def _fill(self, entity: Entity) -> bool:
+        filled = super()._fill(entity)
+        seen = self._watched.seen.pop(entity.iri, None) if filled else None
         if seen is not None:
             graph, quads = seen
             note_base(entity, self._place, graph, frozenset((quad.predicate, quad.object) for quad in quads))
+        return filled
 
 
 class _Watched:
@@ -118,6 +117,11 @@ class Reader(abc.ABC):
 
     def __str__(self) -> str:
         return self.place
+
+    def _know(self, entities: Iterable[Entity]) -> None:
+        """Let later fetches return these very objects, where there are none yet."""
+        for entity in entities:
+            self._identity.setdefault(entity.iri, entity)
 
     def fetch(self, iri: str, depth: int | None = 0, *, run: str | None = None) -> Entity:
         """Return the entity with an IRI; one IRI is one object as long as it is in use.

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Iterable
 
-from grafico.knowledge.entity import Entity, entity_classes
+from grafico.knowledge.entity import Entity, entity_classes, lineage
 from grafico.knowledge.mapper import TYPE, Description, enum_iri, scalar_term
 from grafico.knowledge.plan import DATATYPES, FieldPlan, plan_of
 from grafico.knowledge.vocabulary import GRAFICO, RDF, SH, XSD, iri_term, literal_term
@@ -21,9 +21,14 @@ def shapes_of(classes: Iterable[type[Entity]] | None = None) -> Description:
         shape = found.setdefault(iri_term(name), set())
         shape |= {(TYPE, iri_term(SH + "NodeShape")), (iri_term(SH + "targetClass"), iri_term(cls.class_iri()))}
         for plan in plan_of(cls):
-            if plan.declared_by in (cls, Entity):
+            if plan.declared_by in (cls, Entity) or _is_narrowed(cls, plan):
                 _property(plan, f"{name}.{plan.name}", shape, found)
     return {subject: frozenset(pairs) for subject, pairs in found.items()}
+
+
+def _is_narrowed(cls: type[Entity], plan: FieldPlan) -> bool:
+    """Return whether a field that a class above has is declared anew, as something else."""
+    return all(plan not in plan_of(base) for base in list(lineage(cls))[1:])
 
 
 def _property(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: dict[str, set[tuple[str, str]]]) -> None:
@@ -54,14 +59,14 @@ def _property(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: di
         _file(plan, name, shape, found)
     if plan.container == "one":
         # An array stands either in a literal or in a file.
-        _count(pairs, least=0 if plan.optional or plan.kind == "array" else 1)
+        _count(pairs, least=0 if plan.optional or not plan.required or plan.kind == "array" else 1)
     elif plan.container == "list":
         order = f"{name}.order"
         shape.add((iri_term(SH + "property"), iri_term(order)))
         ordered = found.setdefault(iri_term(order), set())
         ordered |= {(TYPE, iri_term(SH + "PropertyShape")), (iri_term(SH + "path"), iri_term(plan.order))}
         ordered.add((iri_term(SH + "nodeKind"), iri_term(SH + "IRI")))
-        _count(ordered, least=0 if plan.optional else 1)
+        _count(ordered, least=0 if plan.optional or not plan.required else 1)
 
 
 def _file(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: dict[str, set[tuple[str, str]]]) -> None:
@@ -75,7 +80,7 @@ def _file(plan: FieldPlan, name: str, shape: set[tuple[str, str]], found: dict[s
     if plan.container != "one":
         return
     _count(found[iri_term(file)], least=0)
-    if plan.optional:
+    if plan.optional or not plan.required:
         return
     for part, predicate in ((inline, plan.predicate), (filed, plan.file)):
         found[iri_term(part)] = {(iri_term(SH + "path"), iri_term(predicate))}

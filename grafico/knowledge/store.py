@@ -189,8 +189,7 @@ class KnowledgeBase(Reader):
             return persist_into(EmbeddedGraphs(self.place, store), statement)
 
         done = self._writing(use)
-        for root in statement.roots:
-            self._identity.setdefault(root.iri, root)
+        self._know(statement.objects())
         return done
 
     def runs(self) -> tuple[Path, ...]:

@@ -4,7 +4,7 @@ import re
 from decimal import Context, Decimal
 from functools import lru_cache
 
-from grafico.errors import QueryError
+from grafico.errors import KnowledgeError, QueryError
 
 __all__ = [
     "DCTERMS",
@@ -24,6 +24,7 @@ __all__ = [
     "check_iri",
     "decimal_text",
     "expand",
+    "integer_text",
     "iri_term",
     "literal_term",
     "shorten",
@@ -128,6 +129,23 @@ def decimal_text(value: Decimal) -> str:
         return "0"
     # Exact: the usual context would round to 28 digits.
     return f"{value.normalize(Context(prec=max(1, len(value.as_tuple().digits)))):f}"
+
+
+def integer_text(value: int) -> str:
+    """Return the digits of a whole number.
+
+    Raises
+    ------
+    KnowledgeError
+        It has more of them than Python reads or writes.
+    """
+    try:
+        return str(int(value))
+    except ValueError as error:
+        raise KnowledgeError(
+            f"a whole number of {value.bit_length()} bits has too many digits",
+            hint="keep it as bytes, or as text in hexadecimal digits",
+        ) from error
 
 
 def expand(text: str) -> str:
