@@ -59,7 +59,9 @@ def _members(plan: "Plan") -> str:
     lanes = "" if plan.lanes == plan.members else f", {plan.lanes:,} of them different"
     shared = plan.foreseen - plan.distinct
     same = f", {shared:,} of them the same as others" if shared else ""
-    return f"a sweep of {plan.members:,} members{part}{lanes}; {plan.foreseen:,} calculations are foreseen{same}"
+    members = f"{plan.members:,} member{'' if plan.members == 1 else 's'}"
+    foreseen = "1 calculation is" if plan.foreseen == 1 else f"{plan.foreseen:,} calculations are"
+    return f"a sweep of {members}{part}{lanes}; {foreseen} foreseen{same}"
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -50,14 +50,42 @@ class Document:
     """Places that the command line gave, with the option that did."""
 
     def position(self, place: Place) -> str:
-        """Say where a place, or the nearest thing around it, was written."""
+        """Say where a place, or the nearest thing around it, was written; and what was put into it from elsewhere."""
+        place = self._as_written(place)
         for end in range(len(place), 0, -1):
             if place[:end] in self.overridden:  # what the file has there, or below, no longer counts
                 return self.overridden[place[:end]]
+        inside = dict.fromkeys(spot for other, spot in self.overridden.items() if other[: len(place)] == place)
+        if inside and not (place in self.lines and self._has_own(place)):
+            return " and ".join(list(inside)[:3])
         for end in range(len(place), 0, -1):
             if place[:end] in self.lines:
-                return f"line {self.lines[place[:end]]}"
+                return " and ".join([f"line {self.lines[place[:end]]}", *list(inside)[:2]])
         return ""
+
+    def _has_own(self, place: Place) -> bool:
+        """Whether anything at or below a place is as the file has it."""
+        if place in self.overridden:
+            return False
+        data: Any = self.data
+        for part in place:
+            data = data[part]
+        inner = list(data) if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list) else ()
+        return any(self._has_own((*place, part)) for part in inner) if inner else True
+
+    def _as_written(self, place: Place) -> Place:
+        """Return a place without the indices of what stands alone where a list may stand."""
+        data: Any = self.data
+        written = list[str | int]()
+        for part in place:
+            if isinstance(part, int) and not isinstance(data, list):
+                continue
+            written.append(part)
+            try:
+                data = data[part]
+            except (KeyError, IndexError, TypeError):
+                data = {}
+        return tuple(written)
 
 
 def read_document(path: Path) -> tuple[Document, bytes]:

@@ -90,10 +90,11 @@ def _spot(error: BadInput, document: Document) -> str:
     """Return the line that a check speaks of: its message begins with a place in the input, or there is one molecule."""
     named = re.match(r"([A-Za-z_][A-Za-z_0-9.\[\]]*): ", error.message)
     if named is None:
-        molecules = {place for place in (*document.lines, *document.overridden) if place[-1] == "molecule"}
+        written = (place for place in (*document.lines, *document.overridden) if place[0] == "input")
+        molecules = {place[: place.index("molecule") + 1] for place in written if "molecule" in place}
         known = isinstance(error, MoleculeError) and len(molecules) == 1
         return f", {document.position(molecules.pop())}" if known else ""
     parts = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\d+", named[1])
     place = ("input", *(int(part) if part.isdigit() else part for part in parts))
-    position = document.position(place) if place[:2] in document.lines or place[:2] in document.overridden else ""
-    return f", {position}" if position else ""
+    known = any(other[:2] == place[:2] for other in (*document.lines, *document.overridden))
+    return f", {position}" if known and (position := document.position(place)) else ""

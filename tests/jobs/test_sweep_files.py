@@ -136,6 +136,47 @@ def test_every_bad_member_is_named_with_place_and_reason(job: Write) -> None:
     assert "13 cannot be squared, it brings bad luck (take 12)\n    in unlucky+square" in said
 
 
+def test_members_of_a_table_are_named_with_its_rows_and_equal_problems_told_once(job: Write, bench: Path) -> None:
+    table = '\ufeffid,how,seconds\r\n"a, ß",cub,1\r\n\r\nb,square,x\r\n"c\nd",cub,\r\ne,cube,2\r\n'
+    (bench / "cases.csv").write_bytes(table.encode())
+    columns = "{csv: cases.csv, name: id, columns: {input.part.method: how, input.sleep_s: seconds}}"
+    said = message(job(extra=f"matrix:\n  case: {columns}\n"))
+    assert "3 of 4 members cannot run" in said
+    # The problem is told with the line of the matrix, and each member with its row, of several lines the first.
+    assert "line 8, input.part.method: must be 'square' or 'cube'" in said
+    assert "\n    in a (cases.csv, line 2), c-d (cases.csv, line 5)\n" in said
+    assert 'line 8, input.sleep_s: must be a valid number, came "x"' in said
+    assert "\n    in b (cases.csv, line 4)" in said
+
+
+def test_what_is_told_to_be_wrong_is_where_the_value_stands(job: Write) -> None:
+    # Of what the file and the matrix give together, both; of what only the matrix gives, its line.
+    both = job(extra="  part: {method: cube}\nmatrix:\n  input.part.temperature: [1]\n  input.part.methd: [2]\n")
+    assert "line 10, input.part.methd: unknown key" in message(both)
+    beside = message(job(extra="matrix:\n  input.pat.method: [cube]\n"))
+    assert "line 8, input.pat: unknown key; did you mean 'part'?" in beside
+    given = message(job(), "input.pat.method=cube")
+    assert "--set input.pat.method=cube, input.pat: unknown key" in given
+
+
+@pytest.mark.parametrize(
+    ("table", "expected", "hint"),
+    [
+        ("a;b\n1;2\n", "t.csv has no column 'a'; did you mean 'a;b'?", "separate the columns with commas"),
+        ('a,b\n1,2\n"3,4\n5,6\n', "t.csv, lines 3 to 4: 1 cell, and the header has 2", "never closed?"),
+        ('a,b\n"1\n2",3\n4\n', "t.csv, line 4: 1 cell, and the header has 2", "in double quotes"),
+        ("", "t.csv has no column 'a'", "it has no columns"),
+    ],
+)
+def test_a_table_that_is_at_fault_is_told_with_what_to_do(
+    job: Write, bench: Path, table: str, expected: str, hint: str
+) -> None:
+    (bench / "t.csv").write_text(table)
+    said = message(job(extra="matrix:\n  input.sleep_s: {csv: t.csv, column: a}\n"))
+    assert expected in said
+    assert hint in said
+
+
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [

@@ -107,7 +107,7 @@ class _Problems:
     def add(self, member: Member, error: BadInput, where: str) -> None:
         self.bad += 1
         for line in lines_of(error.message, where):
-            self.members.setdefault(line, []).append(member.key)
+            self.members.setdefault(line, []).append(member.told)
             self.hints.setdefault(line, error.hint)
 
     def error(self, where: str, total: int) -> JobError:
@@ -120,7 +120,7 @@ class _Problems:
         if len(self.members) > MAX_PROBLEMS:
             lines.append(f"  … and {len(self.members) - MAX_PROBLEMS} other problems")
         heading = f"{where}: {self.bad} of {total} members cannot run; nothing was started"
-        return JobError("\n".join([f"{heading}:", *lines]))
+        return JobError("\n".join([f"{heading}:", *lines]), hint="mend them, or leave them out with `exclude`")
 
 
 def load_sweep(

@@ -44,6 +44,8 @@ class Point:
     """Columns in which the name stands, or the label where it has none."""
     name: str = ""
     """What the job file, or the table of values, calls it; the label is made from that."""
+    origin: str = ""
+    """Where it stands in a file of values: ``molecules.csv, line 12``."""
 
     @property
     def cells(self) -> dict[str, Json]:
@@ -204,13 +206,13 @@ def _from_files(
         raise JobError(f"{where}: name must be a column of the table, came {shortened(str(naming))!r}")
     wanted = [*columns.values(), *([naming] if naming is not None and naming not in columns.values() else [])]
     for row in csv_rows(source["csv"], wanted, folder, where):
-        at = f"{source['csv']} line {row.line}"
         changes = tuple(
-            Change(target, row.values[column], at) for target, column in columns.items() if column in row.values
+            Change(target, row.values[column], spot) for target, column in columns.items() if column in row.values
         )
         given = row.values.get(naming) if naming is not None else next(iter(row.values.values()), None)
         name = "" if naming is None or given is None else given if isinstance(given, str) else json.dumps(given)
-        yield _point(label_of(given), changes, () if place is not None else (axis_column(key),), name=name)
+        point = _point(label_of(given), changes, () if place is not None else (axis_column(key),), name=name)
+        yield replace(point, origin=f"{source['csv']}, line {row.line}")
 
 
 def _columns(place: Place | None, source: Mapping[str, Json], where: str) -> dict[Place, str]:

@@ -69,6 +69,12 @@ class Member:
         """Its part of the table, by column."""
         return {name: value for point in self.points for name, value in point.cells.items()}
 
+    @property
+    def told(self) -> str:
+        """What it is called, and where it stands in files of values, for messages."""
+        origins = ", ".join(point.origin for point in self.points if point.origin)
+        return f"{self.key} ({origins})" if origins else self.key
+
     def put_into(self, document: Document) -> Document:
         """Return the job as this member alone would have it, with its own values in place of the matrix."""
         data: dict[str, Any] = {**document.data, "input": _copied(document.data["input"])}

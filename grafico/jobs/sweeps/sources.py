@@ -160,26 +160,37 @@ def _rows(reader: Iterator[list[str]], wanted: Sequence[str], name: str, where: 
         if column not in header:
             raise JobError(
                 f"{where}: {name} has no column {column!r}{did_you_mean(column, header)}",
-                hint=f"it has {', '.join(header) or 'no columns'}",
+                hint=f"it has {', '.join(header) or 'no columns'}{_other_separator(header)}",
             )
         if header.count(column) > 1:
             raise JobError(f"{where}: {name} has {header.count(column)} columns {column!r}", hint="rename one of them")
     places = {column: header.index(column) for column in wanted}
     any_row = False
+    last = getattr(reader, "line_num", 0)
     for row in reader:
-        line = getattr(reader, "line_num", 0)
+        line, last = last + 1, getattr(reader, "line_num", 0)
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(header):
+            spot = f"line {line}" if line == last else f"lines {line} to {last}"
+            came = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            open_quote = "is a double quote in the first of these lines never closed?"
             raise JobError(
-                f"{where}: {name}, line {line}: {len(row)} cells, and the header has {len(header)}",
-                hint="put a cell that holds a comma in double quotes",
+                f"{where}: {name}, {spot}: {came}, and the header has {len(header)}",
+                hint="put a cell that holds a comma in double quotes" if line == last else open_quote,
             )
         any_row = True
         cells = {column: row[place].strip() for column, place in places.items()}
         yield Row(line, {column: _value(text) for column, text in cells.items() if text})
     if not any_row:
         raise JobError(f"{where}: {name} has no rows")
+
+
+def _other_separator(header: Sequence[str]) -> str:
+    """Return what to do where a table has other separators than commas, as spreadsheets write them in some countries."""
+    if len(header) == 1 and any(sign in header[0] for sign in ";\t|"):
+        return "; separate the columns with commas (in a file called .tsv, with tabs)"
+    return ""
 
 
 def _value(text: str) -> Json:
