@@ -3,6 +3,7 @@
 On a GPU the same objects move there with ``to_gpu()`` (gpu4pyscf); the rest of the code does not differ.
 """
 
+import io
 import math
 import sys
 from typing import Any, NamedTuple
@@ -29,6 +30,9 @@ __all__ = [
 
 # What PySCF itself takes while a molecule of a few atoms is computed, MiB.
 _BASELINE_MIB = 400
+
+# PySCF takes the program's own source for its input, and prints it up to here.
+_SOURCE_ENDS = "#INFO: ******************** input file end ********************\n"
 
 
 class Engine(NamedTuple):
@@ -75,6 +79,7 @@ def _build_molecule(atoms: ConceptualAtoms, level: Level, ctx: WorkContext) -> A
     # PySCF keeps the standard output of the moment when it was imported, which may be closed by now.
     molecule.stdout = sys.stdout
     molecule.build(
+        dump_input=False,
         atom=list(zip(atoms.symbols, bohr, strict=True)),
         unit="Bohr",
         basis=level.basis,
@@ -85,7 +90,16 @@ def _build_molecule(atoms: ConceptualAtoms, level: Level, ctx: WorkContext) -> A
         verbose=4,
         parse_arg=False,
     )
+    _print_input(molecule)
     return molecule
+
+
+def _print_input(molecule: Any) -> None:
+    """Print versions and the molecule as PySCF does at the beginning, without the source of this program."""
+    molecule.stdout = text = io.StringIO()
+    molecule.dump_input()
+    molecule.stdout = sys.stdout
+    sys.stdout.write(text.getvalue().rpartition(_SOURCE_ENDS)[2].lstrip("\n"))
 
 
 def effective_core_potentials(symbols: tuple[str, ...], basis: str) -> dict[str, str]:

@@ -10,6 +10,16 @@ from grafico.chemistry.request import Level, Solvent
 MOLECULES = ("water", "formaldehyde", "methyl_radical")
 
 
+def test_a_log_tells_of_the_molecule_and_not_of_this_program(water, work, capsys):
+    single_point.function(SinglePointInput(atoms=water, level=Level(method="hf", basis="sto-3g")), work())
+    said = capsys.readouterr().out
+    assert said.startswith("System: ")
+    assert "PySCF version" in said
+    assert "num. electrons = 10" in said
+    assert "converged SCF energy" in said
+    assert "input file" not in said
+
+
 @pytest.mark.parametrize("name", MOLECULES)
 @pytest.mark.parametrize("method", ["hf", "b3lyp", "pbe0"])
 def test_energies_agree_with_the_references(name, method, references, work):
