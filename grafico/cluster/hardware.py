@@ -112,6 +112,10 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
+NOMINAL_MIB = 900
+"""Memory of a card's part for each GB in its name, MiB."""
+
+
 def with_parts(cards: tuple[Gpu, ...], listing: str) -> tuple[Gpu, ...]:
     """Put the parts of divided cards in the place of the cards.
 
@@ -120,8 +124,9 @@ def with_parts(cards: tuple[Gpu, ...], listing: str) -> tuple[Gpu, ...]:
     cards
         All cards.
     listing
-        What ``nvidia-smi -L`` prints. It tells a part's memory only in its profile's name (``3g.40gb``); of that 4 %
-        are left out, because the nominal number is rounded.
+        What ``nvidia-smi -L`` prints. It tells a part's memory only in its profile's name (``3g.40gb``), which promises
+        too much: the least that is known of is 910 MiB for each, of an H200's ``1g.18gb`` (16.00 GiB). A profile's
+        ``gpu_memory_mib`` can say more.
     """
     parts: dict[str, list[Gpu]] = {}
     card: Gpu | None = None
@@ -130,7 +135,7 @@ def with_parts(cards: tuple[Gpu, ...], listing: str) -> tuple[Gpu, ...]:
             card = next((gpu for gpu in cards if gpu.uuid == found[1]), None)
         elif card and (found := re.match(r"\s+MIG (\S*?(\d+)gb\S*)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)", line)):
             profile, memory, number, uuid = found[1], int(found[2]), found[3], found[4]
-            part = Gpu(f"{card.index}:{number}", uuid, memory * 960, f"{card.name} MIG {profile}")
+            part = Gpu(f"{card.index}:{number}", uuid, memory * NOMINAL_MIB, f"{card.name} MIG {profile}")
             parts.setdefault(card.uuid, []).append(part)
     return tuple(gpu for card in cards for gpu in parts.get(card.uuid, [card]))
 

@@ -65,7 +65,9 @@ def test_what_was_given_is_subdivided_and_never_widened(mask, seen):
 def test_a_divided_card_stands_for_its_parts():
     parts = with_parts(CARDS, LISTING)
     assert [gpu.uuid for gpu in parts] == ["MIG-1111", "MIG-2222", "GPU-bbbb-2"]
-    assert [gpu.memory_mib for gpu in parts] == [38_400, 9_600, 81_559]
+    assert [gpu.memory_mib for gpu in parts] == [36_000, 9_000, 81_559]
+    small = with_parts(CARDS, LISTING.replace("1g.10gb+me", "1g.18gb"))[1]
+    assert small.memory_mib <= 16 * 1024  # `nvidia-smi mig -lgip` on an H200: 16.00 GiB
     assert [gpu.uuid for gpu in visible(parts, "MIG-2222,1")] == ["MIG-2222", "GPU-bbbb-2"]
     assert [gpu.uuid for gpu in visible(parts, "0")] == ["MIG-1111"]
     assert with_parts(CARDS, "GPU 0: NVIDIA H100 (UUID: GPU-aaaa-1)\n") == CARDS
@@ -82,8 +84,8 @@ def test_a_host_s_parts_of_cards_are_workers_of_their_own(tmp_path, monkeypatch)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-2222,MIG-1111")
     workers = lay_out(Profile(pools=(Pool(name="gpu", gpus="auto", memory_mib=8000, cpus=6),)))
     assert [(worker.device, worker.vram_mib) for worker in workers] == [
-        ("MIG-2222", 9_600 - 3 * 512),
-        ("MIG-1111", 38_400 - 3 * 512),
+        ("MIG-2222", 9_000 - 3 * 512),
+        ("MIG-1111", 36_000 - 3 * 512),
     ]
 
 
