@@ -74,6 +74,16 @@ class Lease:
             GPU memory asked for, and all there is, MiB. What other holders asked for stands in their files.
         """
         name = "gpu-" + re.sub(r"[^A-Za-z0-9_.-]", "_", gpu)
+        while True:
+            taken = cls._take(folder, name, slots=slots, whole=whole, need_mib=need_mib, card_mib=card_mib)
+            # Whoever tidies up (systemd at a user's last logout) may have removed the files while we waited for them:
+            # others would lock new ones of the same names.
+            if all(_is_at(file, folder / f"{name}.slot-{n}") for file, n in zip(taken.files, taken.slots, strict=True)):
+                return taken
+            taken.release()
+
+    @classmethod
+    def _take(cls, folder: Path, name: str, *, slots: int, whole: bool, need_mib: int, card_mib: int) -> "Lease":
         gate = _open(folder / f"{name}.gate")
         try:
             fcntl.flock(gate, fcntl.LOCK_EX)
@@ -118,7 +128,16 @@ class Lease:
             os.close(self.files.pop())
 
 
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is still the one of this name."""
+    try:
+        return os.path.samestat(os.fstat(file), path.lstat())
+    except OSError:
+        return False
+
+
 def _open(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 

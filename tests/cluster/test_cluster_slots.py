@@ -2,14 +2,18 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import calculations_for_tests as cases
 import pytest
 from calculations_for_tests import Number
 
+from grafico.cluster.leases import Lease
 from grafico.runs import read_starts
 
 CARD = 900
@@ -123,3 +127,20 @@ def test_two_runs_without_a_common_scheduler_share_the_rule(tmp_path):
     assert max(busiest(both, lambda start: 3 if start.label == "exclusive" else 1).values()) <= 3
     overlap = [a for a in one for b in two if a.started < b.ended and b.started < a.ended]
     assert overlap, "the two runs did not run at the same time"
+
+
+def test_a_lease_on_files_that_were_removed_meanwhile_is_taken_anew(own_leases):
+    """As systemd does with a user's files in shared memory when the last login of the user ends."""
+    one = {"slots": 1, "whole": False, "need_mib": 0, "card_mib": 0}
+    first = Lease.take(own_leases, "GPU-a", **one)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(Lease.take, own_leases, "GPU-a", **one)
+        time.sleep(0.2)
+        shutil.rmtree(own_leases)
+        first.release()
+        second = waiting.result(10)
+        third = pool.submit(Lease.take, own_leases, "GPU-a", **one)
+        with pytest.raises(TimeoutError):
+            third.result(0.3)
+        second.release()
+        third.result(10).release()
