@@ -4,7 +4,7 @@ from grafico.cluster.pool import Pool
 from grafico.cluster.profile import Profile
 from grafico.cluster.slurm.settings import Scale, SlurmSettings
 
-__all__ = ["ALLOCATION", "BUILTIN", "GPU1", "H100X4", "LAPTOP", "SLURM_CPU", "SLURM_H100"]
+__all__ = ["ALLOCATION", "BUILTIN", "GPU1", "H100X4", "LAPTOP", "SIM_H100X4", "SLURM_CPU", "SLURM_H100"]
 
 LAPTOP = Profile(
     name="laptop", description="the CPUs of this machine; needs no configuration", pools=(Pool(name="cpu"),)
@@ -24,6 +24,17 @@ H100X4 = Profile(
     pools=(Pool(name="gpu", gpus=4, slots=3), Pool(name="cpu")),
 )
 """The node of El Agente Gráfico, Table 1: twelve slots."""
+
+SIM_H100X4 = Profile(
+    name="sim-h100x4",
+    description="four simulated GPUs with three slots each, to try placement without a GPU",
+    pools=(
+        Pool(name="gpu", gpus=4, simulated=True, slots=3, gpu_memory_mib=81_559, cpus=12, memory_mib=98_304),
+        Pool(name="cpu", cpus="auto", memory_mib="auto"),
+    ),
+    dashboard="off",
+)
+"""The same as it would be shared out, on a machine without any GPU."""
 
 SLURM_CPU = Profile(
     kind="slurm",
@@ -64,4 +75,4 @@ ALLOCATION = Profile(
 )
 """Inside `sbatch` or `salloc`; hardware as found."""
 
-BUILTIN = {profile.name: profile for profile in (LAPTOP, GPU1, H100X4, SLURM_CPU, SLURM_H100, ALLOCATION)}
+BUILTIN = {profile.name: profile for profile in (LAPTOP, GPU1, H100X4, SIM_H100X4, SLURM_CPU, SLURM_H100, ALLOCATION)}

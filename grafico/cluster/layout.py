@@ -352,12 +352,13 @@ def _simulated(pool: Pool, environ: Mapping[str, str]) -> list[Gpu]:
 def _real(profile: Profile, pool: Pool, found: Sequence[Gpu]) -> list[Gpu]:
     here = f"this machine has {len(found) or 'no'} visible GPU{'' if len(found) == 1 else 's'}"
     where = f"profile {profile.name!r}, pool {pool.name!r}"
-    hint = "check `nvidia-smi`, or set `simulated: true` to try the profile without GPUs"
+    hint = "check `nvidia-smi`; to try it without GPUs, use the profile `sim-h100x4`, or set `simulated: true`"
     if pool.gpus == "auto":
         return list(found)
     if isinstance(pool.gpus, int):
         if pool.gpus > len(found):
-            raise ProfileError(f"{where}: {pool.gpus} GPUs asked for, {here}", hint=hint)
+            asked = f"{pool.gpus} GPU{'' if pool.gpus == 1 else 's'}"
+            raise ProfileError(f"{where}: {asked} asked for, {here}", hint=hint)
         return list(found[: pool.gpus])
     chosen = []
     for name in pool.gpus:

@@ -29,7 +29,7 @@ def test_the_laptop_needs_no_file(tmp_path, monkeypatch):
     assert worker.cpus >= 1
     assert worker.memory_mib > 100
     assert not worker.is_gpu
-    assert known_profiles() == ["allocation", "gpu1", "h100x4", "laptop", "slurm-cpu", "slurm-h100"]
+    assert known_profiles() == ["allocation", "gpu1", "h100x4", "laptop", "sim-h100x4", "slurm-cpu", "slurm-h100"]
 
 
 def test_profiles_of_the_checkout_are_read_by_name_and_by_path(pytestconfig, monkeypatch):
