@@ -90,9 +90,19 @@ class Profile(Model):
         elif self.elastic:
             for pool in self.pools:
                 self._elastic(pool)
-        elif len({pool.hosts for pool in self.pools}) > 1 or any(isinstance(p.hosts, Scale) for p in self.pools):
-            raise ValueError("hosts: an allocation has one number of nodes, and each has all pools")
+        else:
+            self._allocation()
         return self
+
+    def _allocation(self) -> None:
+        if len({pool.hosts for pool in self.pools}) > 1 or any(isinstance(p.hosts, Scale) for p in self.pools):
+            raise ValueError("hosts: an allocation has one number of nodes, and each has all pools")
+        extra = sorted(self.controller.model_fields_set - {"setup", "requeue", "warn_s"})
+        if extra:
+            raise ValueError(
+                f"controller: {', '.join(extra)}: an allocation is one job, and the controller is in it; what that job asks"
+                " for stands under slurm and the pools"
+            )
 
     def _connected(self) -> "Profile":
         if self.connect is None:

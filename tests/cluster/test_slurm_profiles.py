@@ -61,6 +61,10 @@ def read(tmp_path):
         ("pools: [{name: cpu, environment: {CUDA_MPS_PIPE_DIRECTORY: x}}]", "is set by grafico"),
         ("kind: slurm\nworkers: allocation\npools: [{name: cpu, hosts: {max: 2}}]", "an allocation has one number of nodes"),
         ("kind: slurm\nworkers: allocation\npools: [{name: cpu}, {name: two}]", "a machine has one pool of CPUs"),
+        (
+            "kind: slurm\nworkers: allocation\ncontroller: {requeue: false, directives: [--hold], walltime: 01:00:00}\npools: [{name: cpu}]",
+            "controller: directives, walltime: an allocation is one job",
+        ),
         (f"kind: slurm\npools: [{CPU}]\nslurm: {{walltime: 60}}", "as HH:MM:SS, or with days as D-HH:MM:SS"),
         (f"kind: slurm\npools: [{CPU}]\nslurm: {{walltime: 4:00}}", "slurm.walltime: expected hours, minutes and seconds"),
         (f"kind: slurm\npools: [{CPU}]\nslurm: {{walltime: 00:00:00}}", "slurm.walltime"),
