@@ -17,6 +17,7 @@
     ├── RunError                a run folder
     │   ├── RunNotFound         no such run
     │   ├── RunLocked           another controller has the run
+    │   ├── RunBroken           what a run cannot go on with: a full disk, a file system that fails, a folder that is gone
     │   ├── StaleController     a newer controller has taken over; this one must stop
     │   ├── JournalDamaged      a journal line that is neither whole nor merely torn
     │   └── UnfitRecord         something that JSON cannot hold was to be journalled: fails the walk that asked for it
@@ -55,6 +56,7 @@ __all__ = [
     "PromptTruncated",
     "QueryError",
     "ReplayMismatch",
+    "RunBroken",
     "RunError",
     "RunLocked",
     "RunNotFound",
@@ -147,6 +149,12 @@ class RunNotFound(RunError):
 
 class RunLocked(RunError):
     """Another controller has the run."""
+
+
+class RunBroken(RunError):
+    """A run cannot go on: the disk is full, the file system fails, or the folder is gone. Nothing was wrong with the input."""
+
+    exit_code = 4
 
 
 class StaleController(RunError):

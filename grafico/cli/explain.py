@@ -99,6 +99,7 @@ def _lines(told: "Explanation", *, deep: bool) -> Iterator[str]:
     attempts = {
         (item.at, attempt.number, attempt.asked): attempt for item in told.calculations for attempt in item.attempts
     }
+    computed = {item.at: item.computed for item in told.calculations if item.computed}
     day = ""
     published: list[str] = []
     for event in told.story:
@@ -111,6 +112,8 @@ def _lines(told: "Explanation", *, deep: bool) -> Iterator[str]:
             day = date
             yield f"  {date}, UTC"
         yield from _event(event, attempts)
+        if event.kind == "compute" and event.data.get("reused") and event.at in computed:
+            yield f"            {computed[event.at]}"
     if published:
         more = f" and {len(published) - SHOWN_FILES} more" if len(published) > SHOWN_FILES else ""
         yield f"  published {', '.join(published[:SHOWN_FILES])}{more}"
@@ -135,12 +138,13 @@ def _event(event: "StoryEvent", attempts: Mapping[tuple[str, int, float], "Attem
     if attempt.changed:
         yield f"            changed: {', '.join(f'{name} {value}' for name, value in attempt.changed.items())}"
     if attempt.started is not None:
-        took = {"running": "running since", "left": "began, and its end is unknown,"}.get(attempt.status)
+        began = datetime.fromtimestamp(attempt.started, UTC).strftime("%H:%M:%S")
+        took = {"running": f"running since {began}", "left": f"began {began}, its end is unknown,"}.get(attempt.status)
         ran = f"ran {_spell(attempt.seconds)}" if took is None and attempt.seconds is not None else took or "ran"
         waited = "found again" if attempt.found else f"waited {_spell(attempt.waited_s or 0.0)}"
         yield f"            {waited}, {ran} on {attempt.where}"
     elif attempt.status == "waiting":
-        yield "            waits for a worker"
+        yield f"            waits for a worker; {attempt.waits}"
     elif attempt.status == "left":
         yield "            it had not begun when its controller ended"
 

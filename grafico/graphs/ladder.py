@@ -156,9 +156,10 @@ async def _begin(request: "Request", task: CalculationTask, *, went_on: bool) ->
         "key": task.key,
         "attempt": task.attempt,
         "node": request.node,
+        "resources": task.resources.model_dump(mode="json", exclude_defaults=True),
     }
     if task.attempt > 1:
-        about |= {"settings": dict(task.settings), "resources": task.resources.model_dump(mode="json")}
+        about["settings"] = dict(task.settings)
     if went_on:
         about["went_on"] = True
     await scope.recorder.note("start", request.position, about)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,8 @@ from grafico.runs import Run, RunPaths, RunRecorder, RunStatus, read_run
 __all__ = ["Prepared", "Session", "carry_out", "create_run", "find_profile", "prepare", "start"]
 
 CONNECT = "connect:"
+AWAITED_S = 5.0
+"""How often it is looked whether the cluster has to wait for workers."""
 SETTLE_S = 0.2
 """Seconds that the engine has to journal what came back last."""
 
@@ -282,7 +284,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
         standing = Standing(session.run.paths.name, graph)
         cluster.report = lambda: run_status(standing, cluster.snapshot(), cluster.waiting)
         watcher.opened(cluster)
-        looking = asyncio.create_task(watcher.look())
+        looking = asyncio.gather(watcher.look(), _note_awaited(cluster, recorder))
         try:
             with published(session.run.paths, cluster.dashboard_link), store_of(session.job):
                 stage.outcome = await run_graph(
@@ -298,6 +300,17 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                 )
         finally:
             looking.cancel()
+
+
+async def _note_awaited(cluster: Any, recorder: RunRecorder) -> None:
+    """Let the journal have what the cluster waits for, so that `explain` can say it, until cancelled."""
+    noted = ""
+    with suppress(RunError):  # a journal that cannot be written ends the walk, which tells of it
+        while True:
+            if cluster.awaited != noted:
+                noted = cluster.awaited
+                await recorder.note("awaits", Position("", 0, 0), {"what": noted})
+            await asyncio.sleep(AWAITED_S)
 
 
 async def _stop(stopper: Stopper, stage: _Stage, work: "asyncio.Task[None]", watcher: Watcher) -> None:

@@ -160,7 +160,9 @@ def _next(view: RunView, failed: str | None, slurm: Standing | None) -> list[str
     lines = []
     if failed:
         lines.append(f"why: grafico explain {name} {failed}   output: grafico logs {name} {failed}")
-    if view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED} and slurm is not None and not slurm.over:
+    if view.damage:
+        lines.append(f"mend it: {view.damage}")
+    elif view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED} and slurm is not None and not slurm.over:
         lines.append(f"its output: {view.paths.batch_log}   stop it: grafico cancel {name}")
     elif view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED}:
         lines.append(f"go on: grafico resume {name}")

@@ -35,6 +35,10 @@ class Chronicle:
         """Order of each calculation's record that was answered without an attempt."""
         self.in_flight: dict[str, Mapping[str, Json]] = {}
         """Attempts that this controller has handed over and heard nothing of, by position."""
+        self.begun: dict[str, float] = {}
+        """When what stands or runs at a position was first handed over, by position."""
+        self.awaited = ""
+        """What the cluster of this controller waits for, in words; empty if for nothing."""
         self.last_time = 0.0
         self._fresh: set[str] = set()
         self._sources: dict[str, str] = {}
@@ -62,6 +66,7 @@ class Chronicle:
             header = body["segment"]
             self.marks.append(Line(order, header.get("time", 0.0), "segment", "", header, record=False))
             self.in_flight.clear()  # what an earlier controller waited for, nobody waits for now
+            self.awaited = ""
             return
         time = body.get("time", 0.0)
         self.last_time = max(self.last_time, time)
@@ -73,14 +78,18 @@ class Chronicle:
             return  # a later version's line: it tells this one nothing
         if kind == "ladder":
             return  # the attempts tell the same
-        if kind == "changed":
+        if kind == "awaits":
+            self.awaited = str(body["data"].get("what", ""))
+        elif kind == "changed":
             self._sources[body["data"]["node"]] = body["data"]["source"]
         at = body["at"]
         line = Line(order, time, kind, at, body["data"], record="record" in body)
         self.lines.setdefault(at.rpartition("@")[0], []).append(line)
         if kind == "start":
             self.attempts += 1
-            self._fresh.add(at)
+            if at not in self._fresh:
+                self._fresh.add(at)
+                self.begun[at] = time
             self.in_flight[at] = line.data
         elif kind == "attempt":
             self.in_flight.pop(at, None)
@@ -88,6 +97,7 @@ class Chronicle:
             self.in_flight.pop(at, None)
             if at not in self._fresh:
                 self.reused.add(order)
+                self.begun.pop(at, None)
             self._fresh.discard(at)
 
     def _ends_below(self, lane: str) -> Iterator[Line]:

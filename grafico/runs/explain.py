@@ -1,11 +1,12 @@
 """All that is known of one lane, brought together: its story, each attempt with where it ran, and what a resume would do."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from grafico.calculations import Json
+from grafico.calculations import Json, Resources
 from grafico.errors import GraficoError
 from grafico.runs.invalidate import ResumePlan, make_plan
 from grafico.runs.replay import member_of, parent_of
@@ -16,6 +17,7 @@ from grafico.runs.view import LaneView, RunView
 __all__ = ["AttemptTold", "CalculationTold", "Explanation", "explain"]
 
 RESOURCES = ("gpu", "gpu_memory_mib", "cpus", "memory_mib", "walltime_s")
+DEFAULTS: Mapping[str, Json] = Resources().model_dump(mode="json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,8 @@ class AttemptTold:
     number: int
     status: str
     """``success``, ``failure``, ``running``, ``waiting`` (for a worker) or ``left`` (its controller is gone)."""
+    waits: str = ""
+    """What it waits for, in words, while it waits."""
     asked: float
     """When it was handed to the cluster, seconds since the epoch."""
     started: float | None = None
@@ -69,6 +73,8 @@ class CalculationTold:
     status: str
     """As of its last attempt; ``reused`` where a committed outcome answered it."""
     attempts: tuple[AttemptTold, ...]
+    computed: str = ""
+    """Where what was reused had been computed, in words; empty if that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +150,7 @@ def _explain(
         path=path,
         lane=view.lanes[path] if path else None,
         story=story,
-        calculations=tuple(_calculations(story, starts, running=view.holder is not None)),
+        calculations=tuple(_calculations(view, story, starts)),
         below=tuple(below),
         logs=logs,
         resume=tuple(_resume(view, path, plan)),
@@ -155,9 +161,10 @@ def _explain(
 
 
 def _calculations(
-    story: Sequence[StoryEvent], starts: Mapping[str, list[Started]], *, running: bool
+    view: RunView, story: Sequence[StoryEvent], starts: Mapping[str, list[Started]]
 ) -> Iterator[CalculationTold]:
     """Yield what was asked for, in the order of the first time."""
+    running = view.holder is not None
     by_place: dict[str, list[StoryEvent]] = {}
     for event in story:
         if event.kind in {"start", "attempt", "compute"}:
@@ -166,12 +173,15 @@ def _calculations(
         about: Mapping[str, Any] = events[0].data
         answer = next((event for event in reversed(events) if event.kind == "compute"), None)
         attempts = tuple(_attempts(events, starts.get(str(about.get("key")), []), running=running))
+        if attempts and attempts[-1].status == "waiting":
+            attempts = (*attempts[:-1], replace(attempts[-1], waits=_waits_for(view, at, starts)))
         if answer is None:
             status = attempts[-1].status if attempts else "asked for"
         elif not attempts and answer.data.get("status") == "success":
             status = "reused"
         else:
             status = str(answer.data.get("status"))
+        reused = answer is not None and bool(answer.data.get("reused"))
         yield CalculationTold(
             at=at,
             name=str(about.get("name", "")),
@@ -180,7 +190,19 @@ def _calculations(
             node=str(about.get("node", "")),
             status=status,
             attempts=attempts,
+            computed=_computed(at, starts.get(str(about.get("key")), ())) if reused else "",
         )
+
+
+def _computed(at: str, starts: Sequence[Started]) -> str:
+    """Return where a reused outcome had been computed, as its worker recorded it."""
+    source = next((s for s in reversed(starts) if s.status == "success"), None)
+    if source is None:
+        return ""
+    lane = "this lane" if source.lane == at.rpartition("@")[0] else f"lane {member_of(source.lane)}"
+    where = lane if source.lane else "the root"
+    when = datetime.fromtimestamp(source.started, UTC).strftime("%H:%M:%S")
+    return f"computed in {where}, started {when} on {source.worker or source.process}"
 
 
 def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, running: bool) -> Iterator[AttemptTold]:
@@ -233,8 +255,42 @@ def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, runnin
         )
 
 
+def _waits_for(view: RunView, at: str, starts: Mapping[str, list[Started]]) -> str:
+    """Return what a calculation asks for that has no worker yet, who is before it, and what the cluster waits for."""
+    given = view.chronicle.in_flight.get(at, {}).get("resources")
+    asked = f"asks for {_in_words(_needs(given))}; " if given is not None else ""
+    before = list(view.chronicle.in_flight.items())
+    placed = {place: _runs(data, starts) for place, data in before}
+    running = sum(placed.values())
+    places = list(placed)
+    ahead = sum(not placed[place] for place in places[: places.index(at)]) if at in placed else 0
+    who = f"of this run, {_number(running)} running" + (f", and {ahead} asked for before it wait too" if ahead else "")
+    awaited = view.chronicle.awaited
+    return f"{asked}{who}" + (f"; {awaited}" if awaited else "")
+
+
+def _runs(data: Mapping[str, Any], starts: Mapping[str, list[Started]]) -> bool:
+    """Whether an attempt that was handed over has a process by now."""
+    mine = (s for s in starts.get(str(data.get("key")), ()) if s.attempt == data.get("attempt", 1))
+    return any(s.ended is None and s.process.alive() is not False for s in mine)
+
+
+def _number(count: int) -> str:
+    return {0: "nothing is", 1: "1 calculation is"}.get(count, f"{count} calculations are")
+
+
+def _in_words(needs: Mapping[str, Any]) -> str:
+    """Return resources in words."""
+    gpu = {"slot": "a GPU slot", "exclusive": "a whole GPU"}.get(str(needs["gpu"]), "")
+    if gpu and needs["gpu_memory_mib"]:
+        gpu += f" with {needs['gpu_memory_mib']} MiB"
+    cpus = f"{needs['cpus']} CPU{'' if needs['cpus'] == 1 else 's'}"
+    return ", ".join(part for part in (gpu, cpus, f"{needs['memory_mib']} MiB of memory") if part)
+
+
 def _needs(resources: Any) -> dict[str, Json]:
-    return {name: resources[name] for name in RESOURCES if name in resources} if isinstance(resources, Mapping) else {}
+    """Return what was asked for; the journal keeps what differs from what is usual."""
+    return {name: resources.get(name, DEFAULTS[name]) for name in RESOURCES} if isinstance(resources, Mapping) else {}
 
 
 def _seconds(ended: Mapping[str, Any], run: Started | None) -> float | None:
@@ -248,10 +304,10 @@ def _seconds(ended: Mapping[str, Any], run: Started | None) -> float | None:
 
 def _resume(view: RunView, path: str, plan: ResumePlan | str) -> Iterator[str]:
     if isinstance(plan, str):
-        yield f"cannot be told: {plan}"
+        yield f"cannot be foreseen: {plan}"
         return
     if view.holder is not None:
-        yield "a controller has the run: there is nothing to resume"
+        yield "is not called for: a controller has the run"
         return
     inside = [r for r in plan.retries if not path or r.lane == path or r.lane.startswith(f"{path}/")]
     for retry in inside[:20]:

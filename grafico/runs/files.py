@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from grafico.errors import RunError
+from grafico.errors import RunBroken, RunError
 from grafico.runs.processes import machine_token, start_of
 
 __all__ = [
@@ -44,7 +44,7 @@ def disk_error(what: str, path: Path, error: OSError) -> RunError:
     """Return the error to raise for an ``OSError`` at ``path``."""
     reason = error.strerror or str(error)
     if error.errno in FULL:
-        return RunError(
+        return RunBroken(
             f"{what}: the disk or the quota is full ({path}: {reason})",
             hint="free some space and try again; all that was committed is kept, and `grafico resume RUN` goes on",
         )
@@ -54,7 +54,8 @@ def disk_error(what: str, path: Path, error: OSError) -> RunError:
         errno.EIO: "the file system reports a fault; check it, then `grafico resume RUN`",
         errno.ESTALE: "the network file system lost the file; `grafico resume RUN` goes on from the journal",
     }
-    return RunError(f"{what}: {reason} ({path})", hint=hints.get(error.errno or 0))
+    kind = RunBroken if error.errno in {errno.EIO, errno.ESTALE} else RunError
+    return kind(f"{what}: {reason} ({path})", hint=hints.get(error.errno or 0))
 
 
 def make_folder(path: Path) -> None:

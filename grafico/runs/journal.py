@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from grafico.calculations import unfit
-from grafico.errors import GraficoError, RunError, StaleController, UnfitRecord
+from grafico.errors import GraficoError, RunBroken, RunError, StaleController, UnfitRecord
 from grafico.runs.files import disk_error, disk_errors, sync_folder, write_all
 from grafico.runs.paths import RunPaths
-from grafico.runs.segments import JournalRead, Tail, encode, frame, read_journal
+from grafico.runs.segments import LOST, JournalRead, Tail, encode, frame, read_journal
 
 __all__ = ["Journal"]
 
@@ -67,11 +67,7 @@ class Journal:
             The segment cannot be written.
         """
         if lost := self.paths.lost():
-            raise RunError(
-                lost,
-                hint="restore it from a copy; without one, make an empty folder there and resume: "
-                "the walk begins anew and reuses all outcomes that were committed",
-            )
+            raise RunError(lost, hint=LOST)
         with disk_errors("the journal could not be written", self.paths.journal):
             self.epoch, self._handle = self._create()
             sync_folder(self.paths.journal)
@@ -125,15 +121,24 @@ class Journal:
         ------
         StaleController
             It has: nothing that others see may be changed any more.
+        RunBroken
+            The run's folder is not where it was; who has it now may have taken over there.
         """
-        later = self.paths.segment(self.epoch + 1)
+        own, later = self.paths.segment(self.epoch), self.paths.segment(self.epoch + 1)
         with disk_errors("the journal cannot be read", later):
             fenced = _exists(later)
+            gone = not fenced and not _exists(own)
         if fenced:
             raise StaleController(
                 f"another controller has taken over the run {self.paths.name} (journal segment {self.epoch + 1}); "
                 "this one stops, and nothing it does from here on counts",
                 hint=f"`grafico watch {self.paths.name}` follows the other one",
+            )
+        if gone:
+            raise RunBroken(
+                f"the journal of the run {self.paths.name} is gone ({own}): the run's folder was deleted or moved while "
+                "it was carried out; this controller stops",
+                hint="where the folder was moved, `grafico resume NEW_PATH` goes on with it",
             )
 
     @property

@@ -24,7 +24,7 @@ from grafico.errors import JournalDamaged
 from grafico.runs.files import disk_errors, read_bytes
 from grafico.runs.paths import RunPaths
 
-__all__ = ["Entry", "JournalRead", "Segment", "Tail", "encode", "frame", "read_journal", "read_segment"]
+__all__ = ["LOST", "MEND", "Entry", "JournalRead", "Segment", "Tail", "encode", "frame", "read_journal", "read_segment"]
 
 LINE = re.compile(rb'\{"n":(0|[1-9]\d*),"crc":"([0-9a-f]{8})","is":(\{.*\})\}', re.DOTALL)
 
@@ -35,6 +35,18 @@ class Tail(NamedTuple):
     epoch: int
     size: int
 
+
+MEND = (
+    "restore the file from a backup; without one, move the folder journal/ aside, make an empty one and resume: "
+    "the walk begins anew and reuses all outcomes that were committed; nothing was overwritten"
+)
+"""What to do about a damaged journal."""
+
+LOST = (
+    "restore it from a copy; without one, make an empty folder there and resume: "
+    "the walk begins anew and reuses all outcomes that were committed"
+)
+"""What to do about a journal that is gone."""
 
 SHARED = 24
 """Length up to which texts of the journal are kept once."""
@@ -130,7 +142,7 @@ def read_segment(paths: RunPaths, epoch: int, *, limit: int | None = None) -> Se
     if limit is not None and len(data) < limit:
         raise JournalDamaged(
             f"{path} has {len(data)} bytes, but a later controller continued from byte {limit}: it was cut off",
-            hint="restore the file from a backup; nothing was overwritten",
+            hint=MEND,
         )
     counted = data if limit is None else data[:limit]
     entries, size = parse(counted, epoch, path=str(path))
@@ -195,7 +207,7 @@ def damaged(path: str, line: int, why: str) -> JournalDamaged:
     """Return the error for a damaged line."""
     return JournalDamaged(
         f"{path}, line {line}: {why}",
-        hint="restore the file from a backup; nothing was overwritten, and committed outcomes are kept in outcomes/",
+        hint=MEND,
     )
 
 
@@ -234,7 +246,7 @@ def read_journal(paths: RunPaths, *, below: int | None = None) -> JournalRead:
     if wanted:
         raise JournalDamaged(
             f"{paths.segment(wanted)} is missing: a later segment continues it",
-            hint="restore the file from a backup",
+            hint=MEND,
         )
     chain.reverse()
     problems.reverse()

@@ -193,6 +193,7 @@ def changed(data: Data) -> str:
 TELLERS: Mapping[str, Callable[[Data], str]] = {
     "again": lambda data: f"{data.get('label') or data.get('name')} is computed again: {data.get('reason')}",
     "attempt": attempt,
+    "awaits": lambda data: str(data.get("what")) or "what was waited for is there",
     "changed": changed,
     "compute": compute,
     "damaged": lambda data: f"a committed outcome is damaged: {data.get('reason')}",

@@ -16,7 +16,7 @@ from grafico.runs.lock import Holder, read_holder
 from grafico.runs.paths import RunPaths
 from grafico.runs.replay import Fact, Place, lane_of, member_of
 from grafico.runs.run import Manifest, Run, RunStatus, read_manifest
-from grafico.runs.segments import Entry, JournalRead, Tail, parse, read_journal
+from grafico.runs.segments import LOST, MEND, Entry, JournalRead, Tail, parse, read_journal
 from grafico.runs.story import StoryEvent
 
 __all__ = ["Counts", "LaneView", "RunView", "RunWatcher", "read_run"]
@@ -87,6 +87,8 @@ class RunView:
     last_time: float
     """Seconds since the epoch of the last thing that was journalled; 0 if nothing was."""
     problems: tuple[str, ...]
+    damage: str
+    """What is to be done about a journal that cannot be read; empty if it can."""
     chronicle: Chronicle = field(repr=False)
 
     @property
@@ -113,8 +115,10 @@ class RunView:
         Raises
         ------
         RunError
-            No lane matches, or several do; lists them.
+            No lane matches, or several do; lists them. Or the journal cannot be read.
         """
+        if self.damage and not self.lanes:
+            raise JournalDamaged(f"the lanes of {self.name} cannot be told: {self.problems[0]}", hint=self.damage)
         return self.lanes[match_lane(self.lanes, wanted)]
 
     def story(self, lane: str = "") -> list[StoryEvent]:
@@ -143,7 +147,7 @@ class RunWatcher:
         self._tail = Tail(0, 0)
         self._number = 0
         self._problems: list[str] = []
-        self._torn = False
+        self._damage = ""
 
     def poll(self) -> RunView:
         """Return the run as it stands now."""
@@ -152,8 +156,9 @@ class RunWatcher:
     def view(self, holder: Holder | None) -> RunView:
         """Return the run as it stands now, with ``holder`` for the one who has it."""
         manifest = read_manifest(self.paths)
+        self._damage = ""
         damage = self._read()
-        return _view(self.paths, manifest, holder, self._chronicle, [*damage, *self._problems])
+        return _view(self.paths, manifest, holder, self._chronicle, [*damage, *self._problems], damage=self._damage)
 
     def _read(self) -> list[str]:
         try:
@@ -163,8 +168,10 @@ class RunWatcher:
             elif newest:
                 self._start_over(read_journal(self.paths))
             elif lost := self.paths.lost():
+                self._damage = LOST
                 return [lost]
         except JournalDamaged as error:
+            self._damage = error.hint or MEND
             return [f"the journal is damaged: {error.message}"]
         return []
 
@@ -212,12 +219,18 @@ def read_run(path: Path | str) -> RunView:
 
 
 def _view(
-    paths: RunPaths, manifest: Manifest, holder: Holder | None, chronicle: Chronicle, problems: list[str]
+    paths: RunPaths,
+    manifest: Manifest,
+    holder: Holder | None,
+    chronicle: Chronicle,
+    problems: list[str],
+    *,
+    damage: str,
 ) -> RunView:
     by_lane = chronicle.state.by_lane()
     root = by_lane.get("", [])
     end = next((fact for fact in root if fact.kind == "end"), None)
-    lanes = {lane.path: lane for lane in _lanes(by_lane)}
+    lanes = {lane.path: lane for lane in _lanes(by_lane, chronicle)}
     counts = _counts(chronicle, lanes)
     held = holder is not None and holder.process.alive() is not False
     status = _status(manifest, held, end, counts, chronicle)
@@ -238,6 +251,7 @@ def _view(
         failure=end.data.get("failure") if end else None,
         last_time=chronicle.last_time,
         problems=tuple(problems),
+        damage=damage,
         chronicle=chronicle,
     )
 
@@ -254,18 +268,21 @@ def _status(manifest: Manifest, held: bool, end: Fact | None, counts: Counts, ch
     return RunStatus.INTERRUPTED
 
 
-def _lanes(by_lane: Mapping[str, list[Fact]]) -> list[LaneView]:
+def _lanes(by_lane: Mapping[str, list[Fact]], chronicle: Chronicle) -> list[LaneView]:
     """Return the lanes that were opened, parents first."""
     found: list[LaneView] = []
+    # A lane of one calculation has no record before its end: it has begun once that was handed over.
+    handed = {at.rpartition("@")[0]: chronicle.begun[at] for at in chronicle.in_flight}
     for facts in by_lane.values():
         for fact in facts:
             if fact.kind != "lanes":
                 continue
             for key in fact.data.get("keys", ()):
                 path = lane_of(fact.at, key)
-                found.append(
-                    _lane(path, str(fact.data.get("target", "")), by_lane.get(path, []), left=_left(fact, facts))
-                )
+                own = by_lane.get(path, [])
+                began = min(own[0].time, chronicle.begun.get(own[0].at, own[0].time)) if own else handed.get(path)
+                target = str(fact.data.get("target", ""))
+                found.append(_lane(path, target, own, began, left=_left(fact, facts)))
     return sorted(found, key=lambda lane: lane.path.count("/"))
 
 
@@ -275,14 +292,14 @@ def _left(opened: Fact, facts: list[Fact]) -> bool:
     return any(f.kind in {"end", "lane_end"} or Place.parse(f.at).step > step for f in facts if f.order > opened.order)
 
 
-def _lane(path: str, target: str, facts: list[Fact], *, left: bool) -> LaneView:
+def _lane(path: str, target: str, facts: list[Fact], began: float | None, *, left: bool) -> LaneView:
     end = next((fact for fact in facts if fact.kind == "lane_end"), None)
     if end is not None:
         state = str(end.data.get("status"))
     elif left:
         state = "cancelled"
     else:
-        state = "running" if facts else "pending"
+        state = "pending" if began is None else "running"
     nodes = _nodes(facts)
     return LaneView(
         path=path,
@@ -292,7 +309,7 @@ def _lane(path: str, target: str, facts: list[Fact], *, left: bool) -> LaneView:
         node=nodes[-1] if nodes else "",
         nodes=nodes,
         failure=end.data.get("failure") if end else None,
-        started=facts[0].time if facts else None,
+        started=began,
         ended=end.time if end else None,
     )
 

@@ -73,6 +73,27 @@ def test_a_run_folder_without_its_journal_is_said_to_be_damaged_and_can_be_mende
     assert starts(folder) == before
 
 
+def test_a_damaged_journal_is_told_with_what_to_do_and_that_works(folder: Path, grafico: Callable[..., Any]) -> None:
+    before, journal = starts(folder), folder / "journal" / "000001.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:3] + lines[4:]))
+    shown = grafico("show", "last").out
+    assert "line 4: it has the number 4, expected 3" in shown
+    assert "mend it: restore the file from a backup; without one, move the folder journal/ aside" in shown
+    assert "go on: grafico resume" not in shown
+    for command in ("explain", "logs"):
+        said = grafico(command, "last", "n2")
+        assert said.code == 2
+        assert "cannot be told: the journal is damaged" in said.err
+    assert grafico("resume", "last").code == 2
+    (folder / "journal").rename(folder / "aside")
+    (folder / "journal").mkdir()
+    said = grafico("resume", "last")
+    assert said.code == 0, said.err
+    assert starts(folder) == before
+    assert grafico("explain", "last", "n2").code == 0
+
+
 @pytest.mark.parametrize("part", ["starts", "lanes", "results", "artifacts", "outcomes"])
 def test_a_run_folder_that_lost_another_folder_can_go_on(part: str, folder: Path, grafico: Callable[..., Any]) -> None:
     shutil.rmtree(folder / part)

@@ -11,9 +11,9 @@ from lane_graphs import BROKEN, STUDY, Asked, StudyState, square
 
 from grafico.calculations import CalculationTask, Failure, FailureKind, Outcome, Resources, Rung, Success
 from grafico.cli.explain import _lines
-from grafico.graphs import InlineCompute, Record, run_graph
+from grafico.graphs import InlineCompute, Position, Record, run_graph
 from grafico.runs import Run, RunRecorder, Started, StartLog, plan_resume, read_run
-from grafico.runs.explain import explain, explain_all
+from grafico.runs.explain import Explanation, explain, explain_all
 
 NEEDS = Resources(gpu="slot", gpu_memory_mib=4000, walltime_s=60)
 
@@ -129,6 +129,66 @@ def test_what_a_later_controller_found_at_work_is_told_with_its_end(run: Run, mo
     assert "found again, ran " in text
 
 
+class Held(Workers):
+    """Of two calculations side by side, one runs until somebody has looked, and the other gets no worker before."""
+
+    def __init__(self, recorder: RunRecorder, run: Run, looked: list[Explanation]) -> None:
+        super().__init__(recorder, run, {})
+        self.recorder, self.root, self.looked = recorder, run.paths.root, looked
+        self.done = asyncio.Event()
+
+    async def run(self, task: CalculationTask) -> Outcome[Any]:
+        if task.lane.endswith("part0"):
+            started = self.log.start(task.key, task.attempt, lane=task.lane, worker="gpu-1")
+            await self.done.wait()
+            outcome = await self.inner.run(task)
+            self.log.end(started, "success")
+            return outcome
+        if task.lane.endswith("part1"):
+            await asyncio.sleep(0.05)
+            await self.recorder.note("awaits", Position("", 0, 0), {"what": "waiting for a worker: pool cpu"})
+            await self.recorder.flush()
+            view = read_run(self.root)
+            self.looked += [explain(view, view.lane(f"part{number}").path) for number in range(2)]
+            self.done.set()
+        return await super().run(task)
+
+
+def test_a_lane_that_waits_is_told_with_what_it_asks_for_and_who_is_before_it(run: Run) -> None:
+    looked: list[Explanation] = []
+
+    async def scene() -> None:
+        async with RunRecorder(run, make_record=Record) as recorder:
+            compute = Held(recorder, run, looked)
+            await run_graph(STUDY, StudyState(numbers={"a": 1.0}), compute=compute, router=Asked(), recorder=recorder)
+
+    asyncio.run(scene())
+    runs, waits = looked
+    assert (waits.view.counts.lanes_running, waits.view.counts.lanes_pending) == (3, 0)
+    assert runs.state == waits.state == "running"
+    assert runs.calculations[0].attempts[0].status == "running"
+    assert waits.calculations[0].attempts[0].status == "waiting"
+    assert (
+        waits.calculations[0].attempts[0].waits == "asks for 1 CPU, 2048 MiB of memory; of this run, 1 calculation is "
+        "running; waiting for a worker: pool cpu"
+    )
+    assert "waits for a worker; asks for 1 CPU" in "\n".join(_lines(waits, deep=False))
+    assert waits.resume == ("is not called for: a controller has the run",)
+
+
+def test_a_lane_of_one_calculation_lasts_from_when_it_was_handed_over(run: Run) -> None:
+    class Slow(Workers):
+        async def run(self, task: CalculationTask) -> Outcome[Any]:
+            await asyncio.sleep(0.05)
+            return await super().run(task)
+
+    walk(run, workers=Slow)
+    lane = read_run(run.paths.root).lane("a/part0")
+    assert lane.started is not None
+    assert lane.ended is not None
+    assert lane.ended - lane.started >= 0.049
+
+
 def test_what_a_resume_would_do_is_told_for_the_lane_and_those_below(run: Run) -> None:
     BROKEN.add(2.0)
     walk(run)
@@ -155,6 +215,21 @@ def test_what_was_answered_by_a_committed_outcome_says_so_and_has_no_attempt(run
     states = {item.status for told in stories for item in told.calculations}
     assert "success" in states
     assert all(item.attempts or item.status == "reused" for told in stories for item in told.calculations)
+
+
+def test_what_another_lane_had_computed_is_told_with_that_lane(run: Run) -> None:
+    async def scene() -> None:
+        async with RunRecorder(run, make_record=Record) as recorder:
+            # Lane b begins with the square of 11, for which the second part of lane a asks after its first step.
+            state = StudyState(numbers={"a": 1.0, "b": 11.0})
+            await run_graph(STUDY, state, compute=Workers(recorder, run, {}), router=Asked(), recorder=recorder)
+
+    asyncio.run(scene())
+    view = read_run(run.paths.root)
+    told = explain(view, view.lane("a/part1").path)
+    assert told.calculations[0].status == "reused"
+    assert told.calculations[0].computed.startswith("computed in lane b, started ")
+    assert "            computed in lane b, started " in "\n".join(_lines(told, deep=False))
 
 
 def test_guards_that_forbade_a_way_stand_in_lines_of_their_own() -> None:

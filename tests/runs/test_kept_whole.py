@@ -241,6 +241,7 @@ def test_a_full_disk_is_a_clear_error_at_every_door_and_leaves_nothing_half(
         with pytest.raises(RunError) as caught:
             door(run)
     assert "the disk or the quota is full" in caught.value.message
+    assert caught.value.exit_code == 4
     assert "grafico resume" in (caught.value.hint or "")
     assert not list(run.paths.root.rglob(".*.tmp"))
     if door is not create:

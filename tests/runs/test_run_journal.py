@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_children import Note, child, said
 
-from grafico.errors import JournalDamaged, RunError, StaleController
+from grafico.errors import JournalDamaged, RunBroken, RunError, StaleController
 from grafico.runs import Run, RunRecorder, read_run
 from grafico.runs.journal import Journal
 from grafico.runs.paths import RunPaths
@@ -293,6 +294,33 @@ def test_a_busy_controller_that_is_taken_over_acknowledges_nothing_that_is_lost(
     assert read_run(run.paths.root).status == "interrupted"
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_controller_whose_run_folder_is_taken_from_under_it_stops(run: Run, tmp_path: Path, moved: bool) -> None:
+    elsewhere = tmp_path / "elsewhere"
+
+    async def scene() -> None:
+        async with RunRecorder(run, make_record=Note) as recorder:
+            await recorder.record(Note("value", "kept@0.0"))
+            run.paths.root.rename(elsewhere)
+            if not moved:
+                shutil.rmtree(elsewhere)
+            with pytest.raises(RunBroken):
+                recorder.check_fence()
+            await recorder.record(Note("value", "lost@0.0"))
+
+    with pytest.raises(RunBroken, match="the run's folder was deleted or moved while it was carried out") as stop:
+        asyncio.run(scene())
+    assert "grafico resume NEW_PATH" in (stop.value.hint or "")
+    assert not run.paths.root.exists()
+
+    async def again() -> None:
+        async with RunRecorder(Run.open(elsewhere), make_record=Note, take_over=True) as recorder:
+            assert recorder.recall("kept@0.0", "value") is not None
+
+    if moved:
+        asyncio.run(again())
+
+
 def test_a_full_disk_is_a_clear_error_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -308,7 +336,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing_acknowledged(tmp_path: P
         process = child("journal", run.paths.root) if mounted else child("cramped", run.paths.root, 100_000)
         output, errors = process.communicate(timeout=60)
         _, *acknowledged, last = said(output)
-        assert last["error"] == "RunError", errors.decode()
+        assert last["error"] == "RunBroken", errors.decode()
         assert "the journal could not be written: the disk or the quota is full" in last["message"]
         assert "grafico resume" in last["hint"]
         kept = {body["at"] for body in read(run)}  # type: ignore[index, call-overload]
@@ -323,5 +351,5 @@ def test_a_file_size_limit_is_reported_like_a_full_disk(run: Run) -> None:
     process = child("cramped", run.paths.root, 60_000)
     output, errors = process.communicate(timeout=60)
     last = said(output)[-1]
-    assert last["error"] == "RunError", errors.decode()
+    assert last["error"] == "RunBroken", errors.decode()
     assert "full" in last["message"]
