@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
+
+from grafico.runs import read_run
 
 SLEEPY = ("run", "job.yaml", "--set", "input.numbers=[1, 2, 3, 4]")
 
@@ -163,6 +167,15 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(spawn: Any, bench: Path) -
     process.wait(60)
     folder = next((bench / "runs").iterdir())
     assert json.loads((folder / "manifest.json").read_text())["status"] == "finished"
+
+
+def test_a_run_whose_standard_streams_are_closed_keeps_its_journal_to_itself(bench: Path) -> None:
+    words = [sys.executable, "-m", "grafico.cli.entry", "run", "job.yaml"]
+    done = subprocess.run(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *words], cwd=bench, check=False, timeout=120)
+    assert done.returncode == 0
+    folder = next((bench / "runs").iterdir())
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "finished"
+    assert read_run(folder).problems == ()
 
 
 def test_a_list_may_be_cut_short_by_its_reader(spawn: Any, grafico: Callable[..., Any], bench: Path) -> None:
