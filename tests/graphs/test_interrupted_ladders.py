@@ -46,13 +46,17 @@ class State(GraphState):
     value: Model = field(default_factory=lambda: Number(x=2))
     late: str = ""
     """Lane that asks only when the other one has asked."""
+    answered: asyncio.Event | None = None
+    """If given, the late lane waits for it: the other one sets it once it has its answer."""
 
 
 class Try(Node[State, float]):
     async def run(self, ctx: Context[State]) -> End[float]:
         if ctx.position.lane.endswith(ctx.state.late or "nobody"):
-            await asyncio.sleep(0.05)
+            await (ctx.state.answered.wait() if ctx.state.answered else asyncio.sleep(0.05))
         outcome = await ctx.compute(ctx.state.calculation, ctx.state.value, label="a try")
+        if ctx.state.answered:
+            ctx.state.answered.set()
         if not outcome.ok:
             raise ctx.fail(outcome)
         return End(outcome.output.y)
@@ -62,7 +66,8 @@ class Two(Node[State, float]):
     """Two lanes that ask for the same calculation."""
 
     async def run(self, ctx: Context[State]) -> End[float]:
-        parts = need_all(await ctx.fan_out(GRAPH, {key: State(late=ctx.state.late) for key in ("a", "b")}))
+        late, answered = ctx.state.late, ctx.state.answered
+        parts = need_all(await ctx.fan_out(GRAPH, {key: State(late=late, answered=answered) for key in ("a", "b")}))
         return End(sum(parts.values()))
 
 
@@ -206,7 +211,7 @@ def test_lanes_that_share_a_calculation_go_on_together_whoever_leads(run: Run, l
 
 def test_what_another_lane_asks_for_after_a_final_failure_begins_at_the_foot(run: Run) -> None:
     wrong = ["scf_not_converged"] * 4
-    failed = session(run, *wrong, graph=TWINS, state=lambda: State(late="b"))
+    failed = session(run, *wrong, graph=TWINS, state=lambda: State(late="b", answered=asyncio.Event()))
     assert [task.lane[-1] for task in failed.tasks] == ["a", "a", "a", "b", "b", "b"]
     assert failed.attempts == [1, 2, 3, 1, 2, 3]
 
