@@ -12,6 +12,7 @@ from grafico.jobs.queue import standings, take_out
 from grafico.jobs.stopping import cancel_marker
 from grafico.runs import Run, RunStatus, read_run
 from grafico.runs.lock import Holder, read_holder
+from grafico.runs.owned import refuse_others
 
 __all__ = ["cancel"]
 
@@ -39,9 +40,10 @@ def cancel(path: Path, wait_s: float) -> dict[str, Json]:
     Raises
     ------
     RunError
-        The marker cannot be written, or Slurm does not cancel the job.
+        The marker cannot be written, or Slurm does not cancel the job; or the folder is one that others can write to.
     """
     run = Run.open(path)
+    refuse_others(run.paths.root, "no run is cancelled there")  # it says which process and which Slurm job to end
     holder = read_holder(run.paths)
     if (taken := _out_of_the_queue(run, holder)) is not None:
         return taken

@@ -235,7 +235,12 @@ def test_what_another_user_could_have_written_is_not_acted_on(open_folder, helpe
         for name in ("cluster.json", "profile.json"):
             (theirs / name).write_text("{}")
         shutil.chown(theirs, "nobody")
-        for words, code in (("resume", run), 2), (("cluster", "down", theirs), 2), (("cluster", "status", theirs), 0):
+        for words, code in (
+            (("resume", run), 2),
+            (("cancel", run), 2),
+            (("cluster", "down", theirs), 2),
+            (("cluster", "status", theirs), 0),
+        ):
             said = "".join(grafico.call(*map(str, words), expect=code)[1:])
             assert "belongs to another user (nobody)" in " ".join(said.split())
             assert not (open_folder / "was here").exists()
