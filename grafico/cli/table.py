@@ -26,12 +26,15 @@ def table(
     """Show the table of a sweep, while it goes or after; of several, such as shards, as one."""
     from grafico.jobs.find import find
     from grafico.jobs.sweeps.standing import standing_table
-    from grafico.jobs.sweeps.table import merged, write_csv, write_parquet
+    from grafico.jobs.sweeps.table import merged, odd_shards, write_csv, write_parquet
 
     paths = list(dict.fromkeys(find(run, runs_dir) for run in runs))
     names = [path.name for path in paths]
     labels = names if len(set(names)) == len(names) else [str(path) for path in paths]
-    whole = merged({label: standing_table(path) for label, path in zip(labels, paths, strict=True)})
+    tables = {label: standing_table(path) for label, path in zip(labels, paths, strict=True)}
+    whole = merged(tables)
+    for note in odd_shards(tables.values()):
+        say(f"note: {note}")
     if csv is not None:
         write_csv(whole, csv)
     if parquet is not None:

@@ -114,6 +114,8 @@ def test_shards_are_runs_of_their_own_whose_tables_are_merged(
     found = rows(bench / "all.csv")
     assert sorted(row["member"] for row in found) == ["bad+none", "few+none", "more+none", "same+none"]
     assert {row["run"] for row in found} == set(runs)
+    assert "note: " not in merged.err
+    assert "of 2 shards of a sweep, shard 1 is not among them" in grafico("table", runs[1], "--json").err
     other = bench / "other.yaml"
     other.write_text(JOB.replace("input.fail: {none: [], four: [4, 5]}", "input.sleep_s: [0]").partition("exclude")[0])
     assert grafico("run", other, "-q", "--set", "matrix.input.numbers=[[1]]").code == 0

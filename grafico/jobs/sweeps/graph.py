@@ -155,7 +155,7 @@ def sweep_table(roster: Roster, ends: dict[str, LaneEnd]) -> SweepTable:
     ends
         How each lane ended, or stands.
     """
-    table = SweepTable(roster.columns)
+    table = SweepTable(roster.columns, shard=roster.shard)
     for lane in roster.lanes():
         for name, cells in lane.members.items():
             table.add(name, cells, ends[lane.key], lane="" if name == lane.key else lane.key)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import util
 from pathlib import Path
@@ -13,7 +13,7 @@ from grafico.errors import BadInput, MissingExtra
 from grafico.jobs.sweeps.rows import Row
 from grafico.jobs.tables import Table, plain_text
 
-__all__ = ["OWN", "LaneEnd", "SweepTable", "installed", "merged", "write_csv", "write_parquet"]
+__all__ = ["OWN", "LaneEnd", "SweepTable", "installed", "merged", "odd_shards", "write_csv", "write_parquet"]
 
 OWN = frozenset({"member", "status", "failure", "message", "same as", "run"})
 """Columns that every table has, or may have."""
@@ -23,6 +23,7 @@ LARGEST = 2**63 - 1
 
 SHOWN = 100
 """Rows that people are shown; the rest is in the file."""
+SHOWN_SHARDS = 12
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class SweepTable:
     rows: list[Row] = field(default_factory=list)
     results: dict[str, None] = field(default_factory=dict)
     """Columns of the results, in the order in which they came."""
+    shard: str | None = None
+    """The part of the sweep that it is: I/N."""
 
     def add(self, member: str, cells: Mapping[str, Json], end: LaneEnd, *, lane: str = "") -> None:
         """Add a member.
@@ -168,6 +171,24 @@ def merged(tables: Mapping[str, SweepTable]) -> SweepTable:
         result.results.update(table.results)
         result.rows += [{**row, "run": name} for row in table.rows] if others else table.rows
     return result
+
+
+def odd_shards(tables: Iterable[SweepTable]) -> Iterator[str]:
+    """Yield what keeps the tables of shards from being together the whole sweep: shards that are not there, or twice."""
+    found: dict[int, list[int]] = {}
+    for table in tables:
+        if table.shard is not None:
+            number, _, shards = table.shard.partition("/")
+            found.setdefault(int(shards), []).append(int(number))
+    for count, given in found.items():
+        missing = [str(index) for index in range(1, count + 1) if index not in given]
+        twice = [str(index) for index in sorted(set(given)) if given.count(index) > 1]
+        for odd, what in ((missing, "not among them"), (twice, "there more than once")):
+            if odd:
+                which, verb = ("shard", "is") if len(odd) == 1 else ("shards", "are")
+                more = f" and {len(odd) - SHOWN_SHARDS} more" if len(odd) > SHOWN_SHARDS else ""
+                listed = f"{', '.join(odd[:SHOWN_SHARDS])}{more}"
+                yield f"of {count} shards of a sweep, {which} {listed} {verb} {what}"
 
 
 def installed(name: str) -> bool:
