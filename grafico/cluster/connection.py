@@ -175,8 +175,20 @@ class ClusterFolder:
         """
         try:
             return Profile.model_validate_json(self.profile.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise ProfileError(f"{self.profile} cannot be read: {error}") from None
+        except OSError as error:
+            raise ProfileError(f"{self.profile} cannot be read: {error.strerror or error}") from None
+        except ValidationError as error:
+            raise ProfileError(
+                f"{self.profile} is damaged, or of another version: {_first(error)}",
+                hint=f"`grafico cluster up PROFILE --name {self.root.name}` writes it anew",
+            ) from None
+
+
+def _first(error: ValidationError) -> str:
+    """Return the first problem in one line."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where + ': ' if where else ''}{first['msg'].splitlines()[0]}"
 
 
 def _close_to_others(folder: Path) -> None:
@@ -252,7 +264,7 @@ def read_connection(folder: ClusterFolder) -> Connection | None:
         return Connection.model_validate_json(data)
     except ValidationError as error:
         raise ProfileError(
-            f"{folder.connection} is not the description of a cluster: {str(error).splitlines()[0]}",
+            f"{folder.connection} is not the description of a cluster: {_first(error)}",
             hint="it may be of another version of grafico: take the cluster down with that, or remove the folder",
         ) from None
 

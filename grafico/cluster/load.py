@@ -59,6 +59,8 @@ def load_profile(name_or_path: str) -> Profile:
         known = known_profiles()
         close = difflib.get_close_matches(text, known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
+        if text.startswith("connect:"):
+            meant = f"`grafico cluster status {text.removeprefix('connect:')[:80]}` shows a cluster that is up; "
         raise ProfileError(
             f"no cluster profile {text[:100]!r}",
             hint=f"{meant}known here: {', '.join(known)}; or give the path of a YAML file",

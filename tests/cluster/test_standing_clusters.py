@@ -253,4 +253,15 @@ def test_a_profile_is_checked_without_starting_anything(grafico, helpers):
 def test_what_is_no_cluster_is_said(grafico):
     assert "there is no cluster 'nowhere'" in grafico.call("cluster", "status", "nowhere", expect=2)[2]
     assert "is not up" in grafico.call("run", grafico.job("j", [{"number": 0}]), "-c", "connect:nowhere", expect=2)[2]
+    assert "`grafico cluster status c` shows a cluster" in grafico.call("cluster", "check", "connect:c", expect=2)[2]
+    place = grafico.folder / "clusters" / "c"
+    place.mkdir(parents=True, mode=0o700)
+    (place / "profile.json").write_text("torn {")
+    _, out, _ = grafico.call("cluster", "status", "c")
+    assert "profile.json is damaged, or of another version: Invalid JSON" in out
+    assert len(out.splitlines()) == 2
+    (place / "cluster.json").write_text("{}")
+    said = "cluster.json is not the description of a cluster: id: Field required"
+    assert said in grafico.call("cluster", "status", "c")[1]
+    assert said in grafico.call("run", grafico.job("j", [{"number": 0}]), "-c", "connect:c", expect=2)[2]
     assert "is no name for a cluster" in grafico.call("cluster", "up", grafico.profile(), "--name", "a b", expect=2)[2]

@@ -75,4 +75,7 @@ def _words(amounts: Mapping[str, int]) -> str:
         "vram_mib": "MiB of GPU memory",
         "walltime_s": "s of walltime",
     }
-    return ", ".join(f"{amount} {units[name]}" for name, amount in amounts.items() if amount or name == "memory_mib")
+    said = {name: amount for name, amount in amounts.items() if amount or name == "memory_mib"}
+    return ", ".join(
+        f"{amount} {'CPU' if (name, amount) == ('cpu', 1) else units[name]}" for name, amount in said.items()
+    )
