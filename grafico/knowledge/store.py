@@ -225,10 +225,13 @@ class KnowledgeBase(Reader):
                 self._switch(fresh)
                 # An import that is gone has been told of, and will not come back.
                 self._write_runs(folder for folder in known if folder in loaded or not self._is_import(folder))
-            except OSError as error:
+            except BaseException as error:
                 traceback.clear_frames(error.__traceback__)
-                shutil.rmtree(fresh, ignore_errors=True)
-                raise damaged(self.folder, error) from error
+                if not self._is_named("current", fresh):
+                    shutil.rmtree(fresh, ignore_errors=True)
+                if isinstance(error, OSError):
+                    raise damaged(self.folder, error) from error
+                raise
         return Rebuilt(runs=tuple(loaded), triples=triples, problems=tuple(problems))
 
     def _made_anew(self, fresh: Path, known: list[str]) -> tuple[list[str], int, list[str]]:
@@ -293,8 +296,11 @@ class KnowledgeBase(Reader):
             return result
 
     def _is_merged(self, path: Path) -> bool:
+        return self._is_named("merged", path)
+
+    def _is_named(self, mark: str, path: Path) -> bool:
         try:
-            return (self.folder / "merged").read_text(encoding="utf-8").strip() == path.name
+            return (self.folder / mark).read_text(encoding="utf-8").strip() == path.name
         except (OSError, UnicodeDecodeError):
             return False
 

@@ -211,6 +211,25 @@ def test_a_damaged_store_says_how_to_rebuild_and_rebuilds(run, knowledge):
     assert knowledge.dump() == before
 
 
+def test_a_rebuild_that_finds_no_room_leaves_all_as_it_was(run, knowledge):
+    run.persist_now([Named(name="a")])
+    before, files = knowledge.dump(), sorted(knowledge.folder.iterdir())
+    code = (
+        "import pathlib, resource, sys\n"
+        "from grafico.errors import KnowledgeError\n"
+        "from grafico.knowledge import KnowledgeBase\n"
+        "knowledge = KnowledgeBase(pathlib.Path(sys.argv[1]))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+        "try:\n    knowledge.rebuild()\nexcept KnowledgeError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, knowledge.folder], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "knowledge base" in done.stdout, done.stderr
+    assert sorted(knowledge.folder.iterdir()) == files
+    assert knowledge.dump() == before
+
+
 def test_a_missing_database_says_how_to_rebuild(run, knowledge):
     run.persist_now([Named(name="a")])
     shutil.rmtree(next(knowledge.folder.glob("oxigraph-*")))
