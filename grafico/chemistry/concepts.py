@@ -51,7 +51,7 @@ class Molecule(ChemicalEntity):
         description="what tells it from others: its InChIKey with fixed hydrogens, else its canonical SMILES, else a "
         "digest of its connectivity"
     )
-    charge: int = Field(description="total charge, e")
+    charge: Annotated[int, Unit("e")] = Field(description="total charge")
     multiplicity: int = Field(description="2S + 1")
     formula: str = Field(description="Hill formula")
     smiles: str | None = Field(default=None, description="canonical isomeric SMILES")
@@ -127,7 +127,9 @@ class DFTCalculation(QuantumCalculation):
     """A calculation with density functional theory or Hartree-Fock."""
 
     optimized: bool | None = Field(default=None, description="whether the geometry is a stationary point of the level")
-    verified: bool | None = Field(default=None, description="whether its frequencies say that it is a minimum")
+    verified: bool | None = Field(
+        default=None, description="whether its frequencies say that it is a minimum; none: they were not computed"
+    )
     gap: ElectronVolt | None = Field(default=None, description="LUMO minus HOMO")
     dipole: Annotated[tuple[float, float, float], Unit("D")] | None = Field(default=None, description="electric dipole")
     s_squared: float | None = Field(default=None, description="expectation value of S²")
@@ -139,7 +141,9 @@ class DFTCalculation(QuantumCalculation):
     lowest_wavenumber: Annotated[float, Unit("1/cm")] | None = Field(
         default=None, description="of the lowest mode; negative if imaginary"
     )
-    infrared: Array | None = Field(default=None, description="infrared intensities, km/mol, one a mode")
+    infrared: Annotated[Array, Unit("km/mol")] | None = Field(
+        default=None, description="infrared intensities, one a mode"
+    )
     temperature: Temperature | None = Field(default=None, description="of the thermochemistry")
     pressure: Annotated[float, Unit("Pa")] | None = Field(default=None, description="of the thermochemistry")
     zero_point_energy: Energy | None = Field(default=None, description="zero-point vibrational energy")

@@ -137,7 +137,7 @@ def quantum_chemistry_entities(result: "QCResult", run: Run | None = None) -> li
             keys=frozenset(result.keys.values()) - (of_states if excited_level != level else frozenset()),
             energy=result.energy,
             optimized=result.optimized,
-            verified=result.verified,
+            verified=None if result.vibrations is None else result.verified,
             excited_states=states if excited_level == level else [],
         )
         _add_electronic(calculation, result.electronic)
@@ -258,7 +258,7 @@ def _member_calculation(
         level=level,
         keys=frozenset(member.keys.values()),
         energy=member.energy,
-        verified=member.verified,
+        verified=member.verified or (None if member.lowest_frequency is None else False),
         wavefunction=member.wavefunction,
         gibbs_quasi_rrho=member.free_energy,
         lowest_wavenumber=member.lowest_frequency,

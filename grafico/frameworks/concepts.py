@@ -147,7 +147,7 @@ class BlockGeometry(FrameworkEntity):
     anchors: Array = Field(description="index of the atom that each docking point hangs on, from 0")
     bonds: Array = Field(description="pairs of indices of bonded atoms, from 0, shape (bonds, 2)")
     bond_types: Array = Field(description="S, D, T or A for single, double, triple, aromatic, one a bond")
-    charge: int = Field(default=0, description="total charge, e")
+    charge: Annotated[int, Unit("e")] = Field(default=0, description="total charge")
     multiplicity: int = Field(default=1, description="2S + 1")
 
 
@@ -211,7 +211,7 @@ class FrameworkGeometry(FrameworkEntity):
     positions: Coordinates = Field(description="Cartesian coordinates, shape (atoms, 3)")
     cell: Coordinates = Field(description="lattice vectors as rows, shape (3, 3)")
     cell_volume: Annotated[float, Unit("Å³")] = Field(description="volume of the cell")
-    charge: int = Field(default=0, description="total charge, e")
+    charge: Annotated[int, Unit("e")] = Field(default=0, description="total charge")
     multiplicity: int = Field(default=1, description="2S + 1")
     cif: str = Field(description="CIF text, all atoms in P1")
 

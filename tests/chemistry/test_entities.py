@@ -237,6 +237,30 @@ def test_a_quantum_chemistry_result_comes_back_to_the_bit(tmp_path, knowledge):
     assert atoms_of(calculation) == WATER
 
 
+def test_a_geometry_whose_frequencies_were_not_computed_is_neither_a_minimum_nor_none():
+    (calculation,) = quantum_chemistry_entities(qc_result(verified=False, vibrations=None))
+    assert calculation.verified is None
+    (calculation,) = quantum_chemistry_entities(qc_result(verified=False))
+    assert calculation.verified is False
+    assert ensemble_entities(ensemble_result())[0].main.calculation.verified is None
+
+
+def test_quantities_have_the_units_that_they_are_told_in(tmp_path, knowledge):
+    run_of(tmp_path, knowledge).persist_now(quantum_chemistry_entities(qc_result()))
+    units = knowledge.query("SELECT ?p ?unit { ?p qudt:hasUnit ?unit }").values()
+    told = {row["p"].removeprefix(CHEMISTRY): row["unit"].rsplit("/", 1)[-1] for row in units}
+    assert {name: told[name] for name in ("energy", "charge", "charges", "gap", "wavelength", "dipole", "entropy")} == {
+        "energy": "E_h",  # https://qudt.org/vocab/unit/
+        "charge": "E",
+        "charges": "E",
+        "gap": "EV",
+        "wavelength": "NanoM",
+        "dipole": "DEBYE",
+        "entropy": "J-PER-MOL-K",
+    }
+    assert told["infrared"] == "core#KilometerPerMole"
+
+
 def test_excited_states_at_another_level_are_a_calculation_of_their_own():
     other = Level(method="cam-b3lyp")
     found = quantum_chemistry_entities(qc_result(excited_level=other, excited_electronic=electronic(-75.9)))
