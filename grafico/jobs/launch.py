@@ -284,7 +284,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
         standing = Standing(session.run.paths.name, graph)
         cluster.report = lambda: run_status(standing, cluster.snapshot(), cluster.waiting)
         watcher.opened(cluster)
-        looking = asyncio.gather(watcher.look(), _note_awaited(cluster, recorder))
+        looking = [asyncio.create_task(each) for each in (watcher.look(), _note_awaited(cluster, recorder))]
         try:
             with published(session.run.paths, cluster.dashboard_link), store_of(session.job):
                 stage.outcome = await run_graph(
@@ -299,7 +299,8 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                     gpus=gpus_of(session.profile),
                 )
         finally:
-            looking.cancel()
+            for each in looking:
+                each.cancel()
 
 
 async def _note_awaited(cluster: Any, recorder: RunRecorder) -> None:

@@ -156,6 +156,7 @@ def test_a_run_is_taken_over_and_its_first_controller_stops(
     _, err = process.communicate(timeout=60)
     assert process.returncode == 4
     assert "another controller has taken over" in err
+    assert "Traceback" not in err
     assert json.loads((folder / "manifest.json").read_text())["status"] == "finished"
 
 
