@@ -18,6 +18,8 @@ Lane = Annotated[
     str | None, typer.Argument(metavar="[LANE]", help="A lane: its path, the end of it, or a member's key.")
 ]
 LOOK_S = 0.5
+SHOWN_BELOW = 8
+"""Lanes that are named at most."""
 QUEUE_LOOK_S = 10.0
 """Seconds between looks into Slurm's queue, which costs its controller something."""
 
@@ -197,7 +199,8 @@ def _line(view: "RunView") -> str:
     at = view.nodes[-1] if view.nodes else "starting"
     return (
         f"{at}: lanes {counts.lanes_done} done, {counts.lanes_running} running, {counts.lanes_pending} waiting, "
-        f"{counts.lanes_failed} failed; calculations {counts.calculations_done} done, {counts.calculations_running} running"
+        f"{counts.lanes_failed} failed; calculations {counts.calculations_done} done, "
+        f"{counts.calculations_running} running or waiting for a slot"
     )
 
 
@@ -231,10 +234,18 @@ def logs(
             )
         _list_logs(view, as_json=as_json)
         return
-    path = view.paths.lane_log(lane_path(view, lane))
+    place = lane_path(view, lane)
+    path = view.paths.lane_log(place)
     if not path.is_file():
+        if below := [found.member for found in view.lanes.values() if _has_log_below(view, place, found.path)]:
+            others = f" and {len(below) - SHOWN_BELOW} more" if len(below) > SHOWN_BELOW else ""
+            raise BadInput(
+                f"the calculations of lane {lane} have their logs in the lanes below it: {', '.join(below[:SHOWN_BELOW])}{others}",
+                hint=f"grafico logs {view.name} {below[0]}",
+            )
         raise BadInput(
-            f"lane {lane} has no log yet: no calculation of it has started", hint=f"grafico explain {view.name} {lane}"
+            f"lane {lane} has no log: none of its calculations has started, or others had computed all that it needs",
+            hint=f"grafico explain {view.name} {lane}",
         )
     text = path.read_text(encoding="utf-8", errors="replace")
     if tail is not None:
@@ -264,6 +275,10 @@ def lane_path(view: "RunView", lane: str | None) -> str:
     if lane in {None, "", "root"}:
         return ""
     return view.lane(lane_named(Run.open(view.paths.root), str(lane))).path
+
+
+def _has_log_below(view: "RunView", above: str, path: str) -> bool:
+    return (not above or path.startswith(f"{above}/")) and view.paths.lane_log(path).is_file()
 
 
 def _list_logs(view: "RunView", *, as_json: bool) -> None:

@@ -65,6 +65,8 @@ def test_a_sweep_runs_each_distinct_calculation_once_and_has_a_row_for_each_memb
     # Whoever shares a lane is found by its own name, too.
     assert "lane more+none" in grafico("explain", "last", "same+none").out
     assert "squaring 2" in grafico("logs", "last", "few+none/n2").out + grafico("logs", "last", "same+none/n2").out
+    above = grafico("logs", "last", "few+none")
+    assert (above.code, "in the lanes below it: few+none/n1, few+none/n2" in above.err) == (2, True)
     told = grafico("explain", "last", "bad+four", "--deep", "--json").json
     assert told["state"] == "failure"
     assert any("does again: square" in line for line in told["resume"])
