@@ -88,9 +88,17 @@ class Endpoint:
 
     def _parsed(self, query: str, parse: Callable[[IO[bytes]], Any]) -> Any:
         for _ in range(TRIES - 1):
-            with contextlib.suppress(_Repeatable), self.answer(query, JSON) as (body, _media_type):
-                return body.parsed(lambda file=body.file: parse(file))
+            with contextlib.suppress(_Repeatable):
+                return self._parsed_once(query, parse)
+        return self._parsed_once(query, parse)
+
+    def _parsed_once(self, query: str, parse: Callable[[IO[bytes]], Any]) -> Any:
         with self.answer(query, JSON) as (body, _media_type):
+            if body.is_cut:
+                raise KnowledgeError(
+                    f"{self.address} does not give all rows of an answer, but {body.is_cut} at most",
+                    hint="raise that limit in its settings; Virtuoso calls it ResultSetMaxRows",
+                )
             return body.parsed(lambda: parse(body.file))
 
     @contextlib.contextmanager
@@ -272,6 +280,8 @@ class Body:
         self._endpoint = endpoint
         self._read = 0
         self._late = False
+        self.is_cut = str(response.headers.get("X-SPARQL-MaxRows", ""))[:20]
+        """How many rows a server gives at most that has more of them (Virtuoso)."""
         self._failure: KnowledgeError | None = None
         self._timer = threading.Timer(max(deadline - time.monotonic(), 0.001), self._stop)
         self._timer.daemon = True

@@ -44,7 +44,7 @@ def _answer(endpoint: Endpoint, text: str, form: str, limit: int) -> dict[str, A
                 hint="is that the address of its SPARQL endpoint?",
             )
         answer: dict[str, Any] = body.parsed(lambda: _read(body, form, limit))
-        return answer
+        return {**answer, "truncated": True} if body.is_cut and form != "ask" else answer
 
 
 def _read(body: Body, form: str, limit: int) -> dict[str, Any]:

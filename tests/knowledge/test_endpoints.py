@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import io
 import json
 import logging
 import re
@@ -441,6 +442,41 @@ def test_a_fetch_takes_few_requests(server):
         found = RemoteKnowledgeBase(url).fetch(root.iri, None)
         assert [part.parts[0].number for part in found.parts] == list(range(200))
     assert len(asked) <= 8
+
+
+# What servers do to data
+
+
+def test_a_server_that_rounds_numbers_is_refused_before_results_are_written(server, nobody, tmp_path):
+    # As Virtuoso 7.2.5 does: six digits come back.
+    def rounding(handler, body):
+        original, handler.wfile = handler.wfile, io.BytesIO()
+        passing_on(server)(handler, body)
+        answer, handler.wfile = handler.wfile, original
+        head, _, said = answer.getvalue().partition(b"\r\n\r\n")
+        said = re.sub(rb"\d\.\d{7,}", lambda number: b"%.6g" % float(number[0]), said)
+        original.write(re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(said), head) + b"\r\n\r\n" + said)
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    RunKnowledge(folder, run_id="r").persist_now([Named(name="a")])
+    with answering(rounding) as (url, _):
+        store = RemoteKnowledgeBase(url)
+        for use in (lambda: store.persist(Named(name="a")), lambda: store.load_run(folder / "knowledge.nq")):
+            with pytest.raises(
+                KnowledgeError, match=r"does not keep numbers exactly: 0\.30000000000000004 comes back as 0\.3"
+            ):
+                use()
+    assert RemoteKnowledgeBase(server.url).dump() == ""
+
+
+def test_an_answer_that_the_server_has_cut_is_not_taken_for_the_whole(nobody):
+    rows = b'{"head":{"vars":["s"]},"results":{"bindings":[{"s":{"type":"literal","value":"x"}}]}}'
+    with answering(lambda handler, _: reply(handler, 200, rows, **{"X-SPARQL-MaxRows": "1"})) as (url, _):
+        found = query(url)
+        assert (len(found), found.truncated) == (1, True)
+        with pytest.raises(KnowledgeError, match="does not give all rows of an answer, but 1 at most"):
+            RemoteKnowledgeBase(url).dump()
 
 
 # Faces
