@@ -35,6 +35,7 @@ _TOKEN = re.compile(
 )
 _CHANGING = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY"))
 _PROGRAMS = ("<java:", "<javascript:", "<bif:", "<sql:", "<js:")
+_FIRST_WORDS = "SELECT, ASK, CONSTRUCT or DESCRIBE"
 _ONLY_READ = "ask with SELECT, ASK, CONSTRUCT or DESCRIBE over what the knowledge base holds"
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 
@@ -133,8 +134,9 @@ def _parse(text: str) -> Any:
     try:
         return parseQuery(text)
     except ParseBaseException as error:
+        said = error.msg.replace("{SelectQuery | ConstructQuery | DescribeQuery | AskQuery}", _FIRST_WORDS)
         raise QueryError(
-            f"the query does not parse: line {error.lineno}, column {error.column}: {error.msg}",
+            f"the query does not parse: line {error.lineno}, column {error.column}: {said}",
             hint=_near(text, error.lineno, error.column),
         ) from error
     except RecursionError as error:
@@ -175,6 +177,11 @@ def _nodes(tree: Any) -> Iterator[Any]:
 def _check_tree(tree: Any) -> None:
     prefixes = _prefixes(tree)
     for node in _nodes(tree):
+        if node.name == "pname" and str(node.prefix or "") not in prefixes:
+            raise QueryError(
+                f"the prefix {node.prefix or ''}: stands for nothing",
+                hint=f"declare it, PREFIX {node.prefix or ''}: <…>; these need no declaration: {', '.join(PREFIXES)}",
+            )
         if node.name == "Function" and not _iri(node.iri, prefixes).startswith(XSD):
             # Some servers have functions that read files or run programs.
             raise QueryError(
@@ -185,8 +192,9 @@ def _check_tree(tree: Any) -> None:
             raise QueryError("SERVICE is refused: it asks another server", hint=_ONLY_READ)
         if node.name == "DatasetClause":
             # CompValue.get() answers the key itself where it is missing.
-            for source in node.values():
-                if not str(source).startswith(BASE):
+            for source in (_iri(value, prefixes) for value in node.values()):
+                # A server that looks addresses up resolves dots in them, which lead elsewhere.
+                if not source.startswith(BASE) or "/." in source:
                     raise QueryError(
                         f"FROM <{source}> is refused: only graphs of the knowledge base can be read",
                         hint="leave FROM out; all runs are read together, or use GRAPH ?run { … }",

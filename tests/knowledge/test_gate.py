@@ -52,6 +52,8 @@ DISGUISED = {
     "a named subquery": "SELECT * WITH { SELECT * { ?s ?p ?o } } AS %x { INCLUDE %x }",
     "lateral": f"SELECT * {{ ?s ?p ?o LATERAL {{ SERVICE <{EVIL}> {{ ?a ?b ?c }} }} }}",
     "from by a base and dots": "BASE <https://w3id.org/grafico/run/> SELECT * FROM <../../../evil> { ?s ?p ?o }",
+    "from by dots": "SELECT * FROM <https://w3id.org/grafico/run/../../../evil> { ?s ?p ?o }",
+    "from by a prefix and dots": "PREFIX x: <https://w3id.org/grafico/../../> SELECT * FROM x:evil { ?s ?p ?o }",
     "from with a fragment": "SELECT * FROM <http://127.0.0.1:9/#https://w3id.org/grafico/> { ?s ?p ?o }",
     "from of a lookalike": "SELECT * FROM <https://w3id.org/grafico.evil.example/> { ?s ?p ?o }",
     "describe from elsewhere": "DESCRIBE <urn:x> FROM <http://127.0.0.1:9/>",

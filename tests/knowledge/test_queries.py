@@ -78,6 +78,7 @@ HARMLESS = {
     "a word in an iri": "SELECT * { ?s <urn:SERVICE#INSERT> ?o }",
     "a word in a name": "PREFIX x: <urn:x> SELECT * { ?s x:service ?insert }",
     "a word as a variable": "SELECT ?service $load { ?service ?p $load }",
+    "from a run by a prefixed name": "SELECT * FROM run:first { ?s ?p ?o }",
     "from a run": "SELECT * FROM <https://w3id.org/grafico/run/first> { ?s ?p ?o }",
     "paths, values, aggregates": "SELECT ?t (COUNT(*) AS ?n) { VALUES ?t { grafico:Run } ?s a/rdfs:subClassOf* ?t } GROUP BY ?t HAVING(?n > 0)",
     "graph": "SELECT ?g { GRAPH ?g { ?s a ?t } } LIMIT 1",
@@ -237,3 +238,11 @@ def test_answers_are_typed_and_serialize_as_the_standard_says(run, knowledge):
     }
     assert "none" not in body["results"]["bindings"][0]
     assert knowledge.query("ASK {}").sparql_json() == {"head": {}, "boolean": True}
+
+
+@pytest.mark.parametrize("query", ["SELECT * { ?s foo:bar ?o }", "DESCRIBE foo:x", "ASK { ?s ?p 'a'^^foo:t }"])
+def test_a_prefix_that_stands_for_nothing_is_named(query):
+    with pytest.raises(QueryError, match="the prefix foo: stands for nothing") as caught:
+        check_query(query)
+    assert "chem" in caught.value.hint
+    assert check_query(f"PREFIX foo: <urn:x> {query}")
