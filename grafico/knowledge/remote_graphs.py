@@ -152,8 +152,8 @@ class RemoteGraphs:
             f"FILTER NOT EXISTS {{ GRAPH {graph} {{ ?s{number} ?p{number} ?o{number} }} }}"
             for number, graph in enumerate(coming)
         )
-        quads = [quad for quads in coming.values() for quad in quads]
-        operations = [_modify((), quads, f"{_ALWAYS} {' '.join(empty)}")]
+        everything = [quad for quads in coming.values() for quad in quads]
+        operations = [_modify((), everything, f"{_ALWAYS} {' '.join(empty)}")]
         if self.default_graph_is_apart():
             for graph, quads in coming.items():
                 operations += merge_operations(graph.value, quads, ())
