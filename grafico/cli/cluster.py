@@ -123,16 +123,18 @@ def down(
     """Take a cluster down: its hosts, workers and calculations end, and nothing is left in a queue."""
     from grafico.cluster.connection import is_starting, read_connection
     from grafico.cluster.lifecycle import stop_server
+    from grafico.cluster.slurm.records import cancel_left
     from grafico.errors import ProfileError
 
     folder = _folder(name)
-    connection = read_connection(folder)
+    connection, queued = read_connection(folder), ""
     if connection is None and is_starting(folder):
         raise ProfileError(
             f"the cluster {folder.root.name!r} is only starting",
             hint="wait until `grafico cluster up` has returned, or interrupt that with Ctrl-C",
         )
     if connection is None:
+        queued = cancel_left(folder.root)
         message = f"the cluster {folder.root.name!r} is not up"
     else:
         answer = stop_server(connection, force=force, reason="`grafico cluster down`")
@@ -141,14 +143,17 @@ def down(
                 f"the cluster {connection.name!r} is in use: {_users(answer)}",
                 hint="wait, or cancel these runs, or `--force`: then they stop, and can be resumed",
             )
+        queued = str(answer["in_queue"])
         had = "its server had ended before; cleared away" if "before" in str(answer["stopping"]) else "is down"
         message = (
             f"the cluster {connection.name!r}: {had}" if "ended" in had else f"the cluster {connection.name!r} {had}"
         )
     if as_json:
-        print_json({"name": folder.root.name, "down": True, "message": message})
+        print_json({"name": folder.root.name, "down": True, "message": message, "in_queue": queued})
     else:
         out().print(message)
+        if queued:
+            say(f"note: Slurm may still have jobs of it: {queued}\n  → `grafico cluster down` again, or scancel, later")
 
 
 def _serve_here(profile: Any, folder: "ClusterFolder") -> int:

@@ -230,6 +230,8 @@ def check_answers(connection: Connection) -> None:
 def stop_server(connection: Connection, *, force: bool = True, reason: str = "taken down") -> dict[str, Json]:
     """Stop a cluster; returns what its server answered, after it has ended unless it refused.
 
+    ``in_queue`` says in words which of its Slurm jobs could not be seen to end, and is empty if all did.
+
     Parameters
     ----------
     connection
@@ -246,8 +248,8 @@ def stop_server(connection: Connection, *, force: bool = True, reason: str = "ta
     """
     place = ClusterFolder(connection.folder)
     if is_up(connection) is False:
-        _forget(place, connection)
-        return {"stopping": "its server had ended before", "controllers": [], "left": {}}
+        queued = _forget(place, connection)
+        return {"stopping": "its server had ended before", "controllers": [], "left": {}, "in_queue": queued}
     try:
         answer: dict[str, Json] = ask(connection, "stop", reason=reason, force=force)
     except GraficoError:
@@ -256,8 +258,7 @@ def stop_server(connection: Connection, *, force: bool = True, reason: str = "ta
         answer = {"stopping": reason, "controllers": [], "left": {}}
         with contextlib.suppress(ProcessLookupError):
             os.kill(connection.server.pid, signal.SIGTERM)
-    if answer["stopping"]:
-        _wait_for_end(place, connection)
+    answer["in_queue"] = _wait_for_end(place, connection) if answer["stopping"] else ""
     return answer
 
 
@@ -269,7 +270,7 @@ def stopped(connection: Connection) -> bool:
     return is_up(connection) is None and (now is None or now.id != connection.id)
 
 
-def _wait_for_end(place: ClusterFolder, connection: Connection) -> None:
+def _wait_for_end(place: ClusterFolder, connection: Connection) -> str:
     deadline = time.monotonic() + END_S
     while not stopped(connection):
         if time.monotonic() > deadline:
@@ -279,17 +280,18 @@ def _wait_for_end(place: ClusterFolder, connection: Connection) -> None:
                 os.kill(connection.server.pid, signal.SIGKILL)  # its hosts end with it
             deadline = time.monotonic() + END_S
         time.sleep(POLL_S)
-    _forget(place, connection)
+    return _forget(place, connection)
 
 
-def _forget(place: ClusterFolder, connection: Connection) -> None:
-    """Remove what a server left behind that did not end in order."""
+def _forget(place: ClusterFolder, connection: Connection) -> str:
+    """Remove what a server left behind that did not end in order; return which jobs could not be taken out."""
     from grafico.cluster.slurm.records import cancel_left
 
-    cancel_left(place.root)  # hosts end by themselves, those that still wait in the queue do not
+    left = cancel_left(place.root)  # hosts end by themselves, those that still wait in the queue do not
     now = read_connection(place)
     if now is not None and now.id == connection.id:
         place.connection.unlink(missing_ok=True)
+    return left
 
 
 def _take(lock: int, place: ClusterFolder) -> None:

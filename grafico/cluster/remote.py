@@ -18,7 +18,7 @@ from grafico.cluster.connection import ClusterFolder, Connection, find_connectio
 from grafico.cluster.fleet import PoolStatus
 from grafico.cluster.lanes import Cluster
 from grafico.cluster.lifecycle import check_fits, stop_server
-from grafico.cluster.private import private_server, remember
+from grafico.cluster.private import cluster_folder, private_server, remember
 from grafico.cluster.profile import Profile
 from grafico.cluster.worker import spec_of
 from grafico.errors import ClusterLost, GraficoError, ProfileError, StaleController
@@ -70,7 +70,9 @@ async def remote_cluster(profile: Profile, run_root: Path, say: Callable[[str], 
     finally:
         if own and not kept:
             with contextlib.suppress(GraficoError):
-                await asyncio.to_thread(stop_server, connection, reason="its run has ended")
+                ended = await asyncio.to_thread(stop_server, connection, reason="its run has ended")
+                if ended["in_queue"]:
+                    say(f"note: Slurm may still have jobs of this run: {ended['in_queue']}; scancel ends them")
 
 
 class Remote:
@@ -323,7 +325,9 @@ class Remote:
 
     def _lost(self, error: BaseException | None = None) -> GraficoError:
         why = self._stopping or (str(error).partition("\n")[0] if error else "its server has gone")
+        own = Path(self.connection.folder) == cluster_folder(self._run_root.absolute())
+        again = "" if own else "once it is up again, "  # a run's own is started by the resume
         return ClusterLost(
             f"the cluster {self.connection.name!r} is gone: {why}",
-            hint=f"what was committed is safe: once it is up again, `grafico resume {self._run_root.name}` goes on",
+            hint=f"what was committed is safe: {again}`grafico resume {self._run_root.name}` goes on",
         )

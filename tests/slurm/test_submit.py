@@ -105,6 +105,27 @@ def test_a_submitted_run_whose_node_dies_is_gone_on_with_on_another(slurm: Any) 
     slurm.until(lambda: not slurm.queue())
 
 
+def test_a_submitted_run_that_slurm_is_told_to_cancel_takes_its_hosts_along_and_can_be_resumed(slurm: Any) -> None:
+    slurm.job((1, 2))
+    slurm.grafico("submit", "job.yaml")
+    folder = slurm.run_folder()
+    (number,) = slurm.queue()
+    slurm.begun(folder, 2)
+    assert len(slurm.queue()) == 2
+    slurm.call("scancel", number)
+    slurm.until(lambda: not slurm.queue())
+    assert "is over (cancelled)" in slurm.grafico("show", folder).out
+    said = (folder / "slurm.out").read_text()
+    assert f"grafico resume {folder.name}" in said
+    assert "once it is up again" not in said, "it is the run's own cluster, and nobody else brings it up"
+    assert "Traceback" not in said
+    slurm.open()
+    again = slurm.grafico("resume", folder, "--quiet", "--json")
+    assert again.json["result"]["total"] == 5
+    assert not faults(folder)
+    assert not slurm.queue()
+
+
 def test_what_cannot_be_submitted_leaves_nothing(slurm: Any) -> None:
     slurm.job()
     elastic = (slurm.files / "elastic.yaml").read_text()

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from grafico.cluster.slurm.commands import ENDED, TIMEOUT_S, JobState, accounting, cancel, queue, show_job
@@ -15,6 +15,8 @@ PAUSE_S = 0.5
 
 LEAST_S = 2.0
 """A command gets at least so long, although the time for all of them is over."""
+
+SHOWN = 12
 
 FORGOTTEN = "Invalid job id"
 
@@ -117,7 +119,10 @@ def _patience(ends: float) -> float:
 
 
 def end_jobs(job_ids: Iterable[str], within_s: float) -> dict[str, str]:
-    """Cancel jobs and see them end; return those that did not, with their state or why nobody knows."""
+    """Cancel jobs and see them end; return those that did not, with their state or why nobody knows.
+
+    Where neither `scancel` nor the queue gets an answer, that is so for the time being: it is not asked again.
+    """
     left = dict.fromkeys(job_ids, "")
     ends = time.monotonic() + within_s
     while left:
@@ -125,7 +130,7 @@ def end_jobs(job_ids: Iterable[str], within_s: float) -> dict[str, str]:
         states, blind = look_up(left, ends - time.monotonic())
         seen = {i: states[i].state if i in states else problem or blind for i in left}
         left = {i: said for i, said in seen.items() if said not in ENDED}
-        if not left or time.monotonic() > ends:
+        if not left or time.monotonic() > ends or (problem and blind):
             break
         time.sleep(PAUSE_S)
     return left
@@ -156,4 +161,13 @@ def cancel_left(folder: Path, within_s: float = 60.0) -> str:
     for name, numbers in jobs.items():
         if not numbers & set(left):
             records.forget(name)
-    return "; ".join(f"job {job_id}: {said}" for job_id, said in left.items())
+    alike: dict[str, list[str]] = {}
+    for job_id in sorted(left, key=int):
+        alike.setdefault(left[job_id], []).append(job_id)
+    return "; ".join(f"{_jobs(ids)}: {said}" for said, ids in alike.items())
+
+
+def _jobs(ids: Sequence[str]) -> str:
+    """Return jobs in words; their scripts in the cluster's folder name them all."""
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    return f"job{'s' * (len(ids) > 1)} {', '.join(ids[:SHOWN])}{more}"
