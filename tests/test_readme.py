@@ -1,4 +1,4 @@
-"""What the README shows runs as it stands."""
+"""What the README and the documents show runs as it stands."""
 
 import json
 import os
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+WRITING = (ROOT / "docs" / "writing.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def grafico(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -23,7 +25,7 @@ def grafico(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_calculation_and_the_graph_run(tmp_path: Path) -> None:
-    (tmp_path / "ionization.py").write_text("\n\n".join(blocks("python")))
+    (tmp_path / "ionization.py").write_text("\n\n".join(blocks(WRITING, "python")))
     (tmp_path / "job.yaml").write_text("name: ip\ngraph: ionization:GRAPH\ninput: {molecule: {name: water}}\n")
     done = grafico("run", "job.yaml", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -35,7 +37,7 @@ def test_the_calculation_and_the_graph_run(tmp_path: Path) -> None:
     assert "nothing to do" in again.stdout
 
 
-@pytest.mark.parametrize("text", blocks("yaml"))
+@pytest.mark.parametrize("text", blocks(README, "yaml"))
 def test_the_job_passes_its_dry_run(tmp_path: Path, text: str) -> None:
     (tmp_path / "job.yaml").write_text(text)
     done = grafico("run", "job.yaml", "--dry-run", folder=tmp_path)
@@ -45,7 +47,7 @@ def test_the_job_passes_its_dry_run(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["quickstart", "epoxybutanol", "merocyanine", "sweep", "tiny"])
 def test_the_jobs_that_come_with_the_project_pass_their_dry_run(tmp_path: Path, name: str) -> None:
-    job = Path(__file__).parent.parent / "jobs" / f"{name}.yaml"
+    job = ROOT / "jobs" / f"{name}.yaml"
     done = grafico("run", str(job), "--dry-run", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
