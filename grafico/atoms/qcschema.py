@@ -68,6 +68,8 @@ def from_qcschema(molecule: Mapping[str, Any], where: str = "the QCSchema molecu
     symbols = _symbols(molecule.get("symbols"), where)
     geometry = _geometry(molecule.get("geometry"), len(symbols), where)
     real = molecule.get("real")
+    if real is not None and (not isinstance(real, list | tuple) or len(real) != len(symbols)):
+        raise MoleculeError(f"{where}: real is no list of {len(symbols)} truth values, one an atom", hint=_LOOKS)
     if real is not None and not all(bool(flag) for flag in real):
         raise MoleculeError(f"{where} has ghost atoms, which are no part of a structure", hint="leave them out")
     positions = [[component * ANGSTROM_PER_BOHR for component in row] for row in geometry]
@@ -90,8 +92,9 @@ def from_qcschema(molecule: Mapping[str, Any], where: str = "the QCSchema molecu
 
 def iri_of_qcschema(molecule: Mapping[str, Any]) -> str | None:
     """Return the identity that :func:`to_qcschema` was given."""
-    kept = (molecule.get("extras") or {}).get(_EXTRAS) or {}
-    iri = kept.get("iri")
+    extras = molecule.get("extras")
+    kept = extras.get(_EXTRAS) if isinstance(extras, Mapping) else None
+    iri = kept.get("iri") if isinstance(kept, Mapping) else None
     return None if iri is None else str(iri)
 
 

@@ -137,11 +137,11 @@ def _frame(
                 if multiplicity is None
                 else multiplicity
             ),
-            cell=None if _is_alone(info) else _lattice(info.get("Lattice"), where, at + 2),
+            cell=None if _is_alone(info, where, at + 2) else _lattice(info.get("Lattice"), where, at + 2),
             docking_points=_points(info.get("docking_points"), where, at + 2),
         )
     except ValidationError as error:
-        _fail(where, at + 1, "; ".join(str(problem["msg"]) for problem in error.errors()))
+        _fail(where, at + 1, "; ".join(problem["msg"].removeprefix("Value error, ") for problem in error.errors()))
     return atoms, (info if info or not comment.strip() else {"comment": comment.strip()})
 
 
@@ -212,9 +212,13 @@ def _lattice(text: str | None, where: str, line: int) -> tuple[Vector, Vector, V
     return ((n[0], n[1], n[2]), (n[3], n[4], n[5]), (n[6], n[7], n[8]))
 
 
-def _is_alone(info: Mapping[str, str]) -> bool:
+def _is_alone(info: Mapping[str, str], where: str, line: int) -> bool:
     """Whether the lattice is but a box around a molecule."""
-    return info.get("pbc", "").upper().split() in (["F", "F", "F"], ["FALSE", "FALSE", "FALSE"])
+    flags = {flag[0] for flag in info.get("pbc", "").upper().split()}
+    if flags >= {"T", "F"}:
+        hint = "make it periodic in all three with a vacuum, or in none"
+        _fail(where, line, f"pbc={_shown(info['pbc'])} is periodic in one or two directions only", hint)
+    return flags == {"F"}
 
 
 def _points(text: str | None, where: str, line: int) -> tuple[Vector, ...]:

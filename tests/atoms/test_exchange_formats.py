@@ -205,11 +205,52 @@ def test_qcelemental_molecules_from_elsewhere_are_read():
         ({"molecular_multiplicity": 0}, "multiplicity"),
         ({"schema_name": "qcschema_input"}, "is a 'qcschema_input'"),
         ({"real": [True, True, False]}, "ghost atoms"),
+        ({"real": [True]}, "3 truth values"),
+        ({"real": 3}, "3 truth values"),
     ],
 )
 def test_what_is_no_qcschema_molecule_is_refused(change, message):
     with pytest.raises(MoleculeError, match=message):
         from_qcschema({**to_qcschema(WATER), "extras": {}, **change})
+
+
+@pytest.mark.parametrize("extras", ["x", {"grafico": "x"}, None, 3])
+def test_extras_of_others_hold_no_identity(extras):
+    assert iri_of_qcschema({**to_qcschema(WATER), "extras": extras}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"info": {"charge": 0.5}}, "no whole number"),
+        ({"info": {"charge": "one"}}, "no whole number"),
+        ({"info": {"charge": 99}}, "charge"),
+        ({"info": {"multiplicity": 0}}, "multiplicity"),
+        ({"info": {"docking_points": "far"}}, "no list of points"),
+        ({"info": {"docking_points": [[1, 2]]}}, "no list of points"),
+        ({"positions": [[float("nan"), 0, 0]]}, "not finite"),
+        ({"symbols": "X"}, "no element"),
+        ({"pbc": True}, "no volume"),
+        ({"pbc": [True, True, False], "cell": [5, 5, 5]}, "one or two directions"),
+    ],
+)
+def test_what_is_no_structure_of_ase_is_refused(change, message):
+    import ase
+
+    with pytest.raises(MoleculeError, match=message):
+        from_ase(ase.Atoms(**{"symbols": "H", "positions": [[0, 0, 0]], **change}))
+
+
+def test_docking_points_are_read_from_a_list_as_well():
+    import ase
+
+    assert from_ase(ase.Atoms("H", info={"docking_points": [[1, 2, 3]]})).docking_points == ((1.0, 2.0, 3.0),)
+
+
+def test_an_extended_xyz_that_is_periodic_in_two_directions_is_refused():
+    text = '1\nLattice="9 0 0 0 9 0 0 0 9" Properties=species:S:1:pos:R:3 pbc="T T F"\nO 0 0 0\n'
+    with pytest.raises(MoleculeError, match=r"line 2: .*one or two directions"):
+        read_xyz(text)
 
 
 @given(st.text(max_size=80))
