@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,21 @@ def test_the_jobs_that_come_with_the_project_pass_their_dry_run(tmp_path: Path, 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_command_that_is_shown_exists() -> None:
-    shown = set(re.findall(r"^\$ grafico (\w+)", README, re.MULTILINE))
-    for command in sorted(shown):
-        done = grafico(command, "--help", folder=Path.cwd())
-        assert done.returncode == 0, command
+@pytest.mark.parametrize("name", ["README.md", *(f"docs/{name}.md" for name in ("frameworks", "knowledge", "models"))])
+def test_every_command_and_option_that_is_shown_exists(name: str) -> None:
+    from typer.main import get_command
+
+    from grafico.cli.main import app
+
+    text = (ROOT / name).read_text()
+    for line in re.findall(r"^(?:\$ )?grafico (.*)|`grafico ([^`]*)`", text, re.MULTILINE):
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "TEXT", "".join(line).partition(" #")[0]).split()
+        command: Any = get_command(app)
+        while words and hasattr(command, "commands"):
+            if words[0].startswith("-"):
+                break
+            assert words[0] in command.commands, line
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        given = {word.strip("[]") for word in words if word.strip("[]").startswith("-") and word != "|"}
+        assert given <= {*known, "--help"}, line
