@@ -142,11 +142,18 @@ def _event(event: "StoryEvent", attempts: Mapping[tuple[str, int, float], "Attem
         took = {"running": f"running since {began}", "left": f"began {began}, its end is unknown,"}.get(attempt.status)
         ran = f"ran {_spell(attempt.seconds)}" if took is None and attempt.seconds is not None else took or "ran"
         waited = "found again" if attempt.found else f"waited {_spell(attempt.waited_s or 0.0)}"
-        yield f"            {waited}, {ran} on {attempt.where}"
+        yield f"            {waited}, {ran} on {attempt.where}{_unheard(attempt)}"
     elif attempt.status == "waiting":
         yield f"            waits for a worker; {attempt.waits}"
     elif attempt.status == "left":
         yield "            it had not begun when its controller ended"
+
+
+def _unheard(attempt: "AttemptTold") -> str:
+    """Return how an attempt ended whose controller was gone by then, or had stopped."""
+    if attempt.heard or attempt.status not in {"success", "failure"}:
+        return ""
+    return f"; it {'succeeded' if attempt.status == 'success' else f'ended: {attempt.kind}'}, and no controller heard of it"
 
 
 def _below(told: "Explanation") -> Iterator[str]:

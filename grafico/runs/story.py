@@ -148,7 +148,8 @@ def lanes(data: Data) -> str:
     """Tell of a fan-out."""
     keys = list(data.get("keys") or ())
     shown = ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")
-    return f"opened {len(keys)} lanes of {data.get('label') or data.get('target')}: {shown}"
+    many = "1 lane" if len(keys) == 1 else f"{len(keys)} lanes"
+    return f"opened {many} of {data.get('label') or data.get('target')}: {shown}"
 
 
 def ended(what: str) -> Callable[[Data], str]:
@@ -181,7 +182,8 @@ def invalidate(data: Data) -> str:
         for at, _, what, why in data.get("retries", ())
     ]
     shown = "; ".join(again[:5]) + (f"; and {len(again) - 5} more" if len(again) > 5 else "")
-    return f"resumed: {count} records no longer count, to do again {shown}"
+    many = "1 record no longer counts" if count == 1 else f"{count} records no longer count"
+    return f"resumed: {many}, to do again {shown}"
 
 
 def changed(data: Data) -> str:
@@ -208,6 +210,7 @@ TELLERS: Mapping[str, Callable[[Data], str]] = {
     "route": route,
     "segment": segment,
     "start": start,
+    "stopped": lambda data: f"the controller stopped: {data.get('reason') or 'it was asked to'}",
     "taken_over": lambda data: f"the run was taken over: {data.get('reason')}",
     "value": value,
 }

@@ -126,6 +126,8 @@ def test_what_a_later_controller_found_at_work_is_told_with_its_end(run: Run, mo
     assert first.where == again.where
     text = "\n".join(_lines(explain(view, view.lane("b").path), deep=False))
     assert "its end is unknown" not in text
+    assert (first.heard, again.heard) == (False, True)
+    assert text.count("; it succeeded, and no controller heard of it") == 1
     assert "found again, ran " in text
 
 
