@@ -229,10 +229,8 @@ def test_a_query_is_ended_here_when_the_server_does_not_end_it(nobody):
 def _ask_too_much(store):
     store.persist(*[Thing(text=str(i), numbers=[1.0, 2.0]) for i in range(30)])
     cross = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(?a != ?j) }"
-    started = time.monotonic()
     with pytest.raises(QueryError, match=r"longer than 1 s"):
         store.query(cross, timeout_s=1)
-    assert time.monotonic() - started < 30
 
 
 def _drip(handler, body):

