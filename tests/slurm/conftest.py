@@ -26,19 +26,27 @@ from tests.slurm.evidence import starts
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd", "srun")
+ACCOUNTING = ("sacct", "slurmdbd", "mariadbd", "mariadb-install-db", "mariadb")
+PLUGIN = "accounting_storage_mysql.so"
 GRAFICO = (sys.executable, "-m", "grafico.cli.entry")
 PREFIX = "grafico-slurm-test-"
 FIRST_PORT, LAST_PORT, PORTS = 21000, 31000, 50
 """Below the ports that the system gives out by itself."""
 
 
-def _impossible() -> str:
+def _impossible(*, accounting: bool) -> str:
     """Return why Slurm cannot be had here; empty where it can."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    wanted = (*PROGRAMS, *(ACCOUNTING if accounting else ()))
+    missing = [name for name in wanted if shutil.which(name, path=path) is None]
+    if accounting and not list(Path("/usr").glob(f"lib*/**/{PLUGIN}")):
+        missing.append(PLUGIN)
     if missing:
         install = "apt install munge slurm-client slurmctld slurmd"
-        return f"{', '.join(missing)}: not installed, and these tests want a real Slurm (Debian: {install})"
+        if accounting:
+            install += " slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core"
+        what = "a real Slurm with accounting" if accounting else "a real Slurm"
+        return f"{', '.join(missing)}: not installed, and these tests want {what} (Debian: {install})"
     return "" if os.geteuid() == 0 else "Slurm's daemons want root, and these tests want a real Slurm"
 
 
@@ -234,7 +242,20 @@ def _line(started: Started) -> str:
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Slurm]:
     """A Slurm of two nodes with eight CPUs, 8,000 MiB and four pretended GPUs each; its jobs and daemons end with it."""
-    reason = _impossible()
+    with _slurm(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def accounted(tmp_path: Path) -> Iterator[Slurm]:
+    """The same with a database, so that sacct answers; its queue forgets jobs some seconds after their end."""
+    with _slurm(tmp_path, accounting=True) as made:
+        yield made
+
+
+@contextmanager
+def _slurm(tmp_path: Path, *, accounting: bool = False) -> Iterator[Slurm]:
+    reason = _impossible(accounting=accounting)
     if reason:
         if os.environ.get("GRAFICO_REQUIRE_PROGRAMS"):
             pytest.fail(f"{reason}; GRAFICO_REQUIRE_PROGRAMS is set")
@@ -248,7 +269,11 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
         with _ports() as port:
             up = subprocess.run(
                 [HERE / "up.sh", root],
-                env={**environ, "BASE_PORT": str(port)},
+                env={
+                    **environ,
+                    "BASE_PORT": str(port),
+                    **({"ACCOUNTING": "1", "REMEMBER_S": "5"} if accounting else {}),
+                },
                 text=True,
                 capture_output=True,
                 check=False,
@@ -258,6 +283,8 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
             "SLURM_CONF": str(root / "etc" / "slurm.conf"),
             "GRAFICO_KB": str(tmp_path / "kb"),
             "GRAFICO_CLUSTERS": str(tmp_path / "clusters"),
+            # Not those of the machine, on which other runs may have slots of GPUs of the same names.
+            "GRAFICO_LEASES": str(tmp_path / "leases"),
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             "PATH": f"{Path(sys.executable).parent}:{environ['PATH']}",
             "OMP_NUM_THREADS": "1",

@@ -11,9 +11,11 @@
 #   NODES=2 CPUS=8 MEMORY_MIB=8000 GPUS=4     what each node claims to have
 #   BASE_PORT=26800
 #   ACCOUNTING=0                              1: a database as well, so that sacct answers
+#   REMEMBER_S=300                            the queue forgets a job so long after its end
 set -euo pipefail
 root=${1:?usage: up.sh ROOT}
 nodes=${NODES:-2} cpus=${CPUS:-8} memory=${MEMORY_MIB:-8000} gpus=${GPUS:-4} port=${BASE_PORT:-26800} accounting=${ACCOUNTING:-0}
+remember=${REMEMBER_S:-300}
 # A cluster that is there keeps the shape that it was made with.
 [ -s "$root/etc/shape" ] && . "$root/etc/shape"
 here=$(dirname "$(realpath "$0")")
@@ -21,17 +23,20 @@ host=$(hostname -s)
 . "$here/daemons.sh"
 
 [ "$(id -u)" = 0 ] || fail "Slurm's daemons want root"
-programs=(munged munge slurmctld slurmd sbatch scontrol)
-[ "$accounting" = 1 ] && programs+=(slurmdbd mariadbd mariadb-install-db mariadb)
+programs=(munged munge slurmctld slurmd sbatch scontrol) more=""
+if [ "$accounting" = 1 ]; then
+  programs+=(slurmdbd mariadbd mariadb-install-db mariadb)
+  more=" slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core"
+fi
 for program in "${programs[@]}"; do
-  command -v "$program" >/dev/null || fail "$program is not installed (Debian: apt install munge slurm-client slurmctld slurmd)"
+  command -v "$program" >/dev/null || fail "$program is not installed (Debian: apt install munge slurm-client slurmctld slurmd$more)"
 done
 
 mkdir -p "$root"/{etc,log,run,state,spool,devices}
 root=$(realpath "$root")
 # Users other than root call sbatch as well; and munged refuses a folder that others may write to.
 chmod 755 "$root" "$root"/{etc,log,run,state,spool,devices}
-echo "nodes=$nodes cpus=$cpus memory=$memory gpus=$gpus port=$port accounting=$accounting" >"$root/etc/shape"
+echo "nodes=$nodes cpus=$cpus memory=$memory gpus=$gpus port=$port accounting=$accounting remember=$remember" >"$root/etc/shape"
 for n in $(seq "$nodes"); do mkdir -p "$root/spool/n$n"; done
 for n in $(seq 0 $((gpus - 1))); do ln -sfn /dev/null "$root/devices/gpu$n"; done # any character device will do
 
@@ -88,7 +93,7 @@ KillWait=5
 SlurmdTimeout=10
 SlurmctldTimeout=10
 InactiveLimit=0
-MinJobAge=300
+MinJobAge=$remember
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
