@@ -118,6 +118,13 @@ def test_equal_names_are_numbered_and_long_ones_cut(job: Write) -> None:
     assert max(map(len, found)) <= 110
 
 
+def test_negative_numbers_keep_their_sign_in_names(job: Write) -> None:
+    path = job(extra="matrix:\n  input.numbers: [[-1], [0], [1], [-1, 1]]\n  input.flag: [-0.5x, 0.5x]\n")
+    assert keys(path)[::2] == ["minus1+0.5x", "0+0.5x", "1+0.5x", "minus1-1+0.5x"]
+    path = job(extra="matrix:\n  input.part.temperature: [1, 2.5]\ninclude: [{input.numbers: [-2]}]\n")
+    assert keys(path) == ["1", "2.5", "minus2"]
+
+
 def test_the_command_line_changes_matrix_and_input(job: Write) -> None:
     path = job(extra="matrix:\n  input.sleep_s: [1, 2]\n")
     assert keys(path, "matrix.input.sleep_s=[3]") == ["3"]

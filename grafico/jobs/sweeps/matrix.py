@@ -265,6 +265,8 @@ def label_of(value: Json) -> str:
         return slug("-".join(label_of(item) for item in value.values()))
     if isinstance(value, (list, tuple)):
         return slug("-".join(label_of(item) for item in value))
+    if isinstance(value, (int, float)) and value < 0:
+        return slug(f"minus{json.dumps(-value)}")  # a key that began with a hyphen would be an option to a shell
     return slug(value if isinstance(value, str) else json.dumps(value))
 
 
