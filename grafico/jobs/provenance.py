@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from grafico.control import read_calls
 from grafico.jobs.schema import Job
 from grafico.runs import OutcomeStore, Run, RunView
 
@@ -88,19 +89,26 @@ class Knowledge:
 def _routes(view: RunView, run: Any) -> Iterator[Any]:
     from grafico.knowledge import RouteTaken
 
+    asked = {(c.lane, c.where): c.model for c in read_calls(view.paths.ledger) if (c.purpose, c.status) == _ANSWERED}
     for fact in view.chronicle.state:
         data = fact.data
         if fact.kind == "route" and data.get("successor"):
             entered = view.chronicle.state.get(f"{fact.at.rpartition('.')[0]}.0", "enter")
+            node, by = str(entered.data["node"]) if entered else "", str(data.get("by") or "")
+            lane = "/".join(step.rpartition(":")[2] for step in fact.at.rpartition("@")[0].split("/"))
             yield RouteTaken(
                 run=run,
                 position=fact.at,
-                node=str(entered.data["node"]) if entered else "",
+                node=node,
                 successor=str(data["successor"]),
-                chosen_by=str(data.get("by") or ""),
+                chosen_by=by,
+                model=asked.get((lane, node)) if by == "model" else None,
                 reasoning=data.get("reasoning") or None,
                 confidence=data.get("confidence"),
             )
+
+
+_ANSWERED = ("route", "ok")
 
 
 def _executions(view: RunView, run: Any) -> tuple[list[Any], Contents, Contents]:

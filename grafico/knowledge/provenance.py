@@ -91,6 +91,7 @@ class RouteTaken(Entity):
     node: str = Field(description="node that was left")
     successor: str = Field(description="node that followed")
     chosen_by: str = Field(description="forced, rule, model, fallback or exit")
+    model: str | None = Field(default=None, description="language model that chose, where one did")
     reasoning: str | None = Field(default=None, description="why, in the words of who chose")
     confidence: float | None = Field(default=None, description="0 to 1")
 

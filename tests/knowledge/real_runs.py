@@ -10,7 +10,7 @@ import pytest
 
 from grafico.knowledge import KnowledgeBase
 
-__all__ = ["Finished", "ensemble_run", "hydrogen_run"]
+__all__ = ["HYDROGEN", "Finished", "ensemble_run", "finished", "hydrogen_run"]
 
 HYDROGEN = """
 name: hydrogen
@@ -46,7 +46,8 @@ class Finished:
         return f"https://w3id.org/grafico/run/{self.folder.name}"
 
 
-def _finish(base: Path, job: str) -> Finished:
+def finished(base: Path, job: str) -> Finished:
+    """Run a job in a folder of its own, with a knowledge base beside it."""
     (base / "job.yaml").write_text(job)
     done = subprocess.run(
         [sys.executable, "-m", "grafico.cli.main", "run", "job.yaml", "--runs-dir", "runs", "--quiet"],
@@ -64,10 +65,10 @@ def _finish(base: Path, job: str) -> Finished:
 @pytest.fixture(scope="session")
 def hydrogen_run(tmp_path_factory):
     """Geometry, frequencies and an excited state of the hydrogen molecule."""
-    return _finish(tmp_path_factory.mktemp("hydrogen"), HYDROGEN)
+    return finished(tmp_path_factory.mktemp("hydrogen"), HYDROGEN)
 
 
 @pytest.fixture(scope="session")
 def ensemble_run(tmp_path_factory):
     """The conformers of nitrous acid and their spectrum."""
-    return _finish(tmp_path_factory.mktemp("ensemble"), ENSEMBLE)
+    return finished(tmp_path_factory.mktemp("ensemble"), ENSEMBLE)
