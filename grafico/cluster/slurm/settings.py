@@ -51,22 +51,25 @@ OPTIONS = (
 
 KEPT = {
     "--array": "grafico submits each job by itself",
+    "--clusters": "grafico looks for its jobs where it submits them; SLURM_CLUSTERS names another cluster for all of it",
     "--error": "both streams go to one log, which grafico reads",
     "--job-name": "grafico names its jobs",
+    "--no-requeue": "a host never is requeued, and `controller: {requeue: false}` is for a controller",
     "--nodes": "a job of a pool is one host; the nodes of an allocation are `hosts`",
     "--ntasks": "a host runs one launcher",
     "--ntasks-per-node": "a host runs one launcher",
     "--output": "grafico reads the log that it asks for",
     "--parsable": "grafico gives it",
     "--requeue": "a lost host is replaced by a new job, a controller requeues itself",
+    "--signal": "a controller is warned by it; controller.warn_s says how long before its end",
     "--test-only": "then nothing would ever run",
     "--wait": "then sbatch would not return",
     "--wrap": "the script is grafico's",
 }
 """Options that `directives` cannot set, and why."""
 
-SHORT = {"-a": "--array", "-e": "--error", "-J": "--job-name", "-N": "--nodes", "-n": "--ntasks", "-o": "--output",
-         "-W": "--wait"}  # fmt: skip
+SHORT = {"-a": "--array", "-e": "--error", "-J": "--job-name", "-M": "--clusters", "-N": "--nodes", "-n": "--ntasks",
+         "-o": "--output", "-W": "--wait"}  # fmt: skip
 
 
 def _word(value: str) -> str:
@@ -192,6 +195,8 @@ def _directive(text: str) -> str:
     for word in words:
         option = word.partition("=")[0]
         option = SHORT.get(option[:2], option) if option[:2] in SHORT else option
-        if option in KEPT:
-            raise ValueError(f"{option} is set by grafico ({KEPT[option]}); leave it out")
+        # sbatch takes an option by its beginning, too.
+        meant = next((kept for kept in KEPT if kept == option or (len(option) > 3 and kept.startswith(option))), None)
+        if meant is not None:
+            raise ValueError(f"{meant} is set by grafico ({KEPT[meant]}); leave it out")
     return text
