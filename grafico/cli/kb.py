@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from grafico.cli.kb_values import CELL, cell, in_order, shortened
 from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, out, print_json, say
 from grafico.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from grafico.knowledge import QueryResult, Term
+    from grafico.knowledge import QueryResult
     from grafico.knowledge import Store as KnowledgeStore
 
 __all__ = ["app"]
@@ -29,7 +30,6 @@ Store: TypeAlias = Annotated[
         "[default: $GRAFICO_KB, else the user's data folder]",
     ),
 ]
-CELL = 70
 
 
 class Vocabulary(enum.Enum):
@@ -57,6 +57,8 @@ def query(
 
     The prefixes chem, grafico, prov, rdfs, qudt, unit and some more need no declaration:
     grafico kb query 'SELECT ?name ?inchikey { ?m a chem:Molecule ; rdfs:label ?name ; chem:inchikey ?inchikey }'
+
+    Numbers are shown with ten digits; --json gives all of them.
 
     What several runs say counts once; GRAPH ?run { … } tells which run says it, and FROM <run> reads that run alone.
     """
@@ -100,18 +102,23 @@ def show(
         )
     more = about.truncated or refer.truncated
     if as_json:
-        told = [[_finite(row) for row in found.values()] for found in (about, refer)]
-        print_json({"iri": subject.value, "properties": told[0], "referred_to_by": told[1], "truncated": more})
+        said, referring = ([_finite(row) for row in found.values()] for found in (about, refer))
+        print_json({"iri": subject.value, "properties": said, "referred_to_by": referring, "truncated": more})
         return
     console = out()
+    told = in_order(about, knowledge, subject)
+    # One long value would have the whole table told row by row.
+    widest = max((len(name) for _, name, _ in told), default=0)
+    room = max(30, console.width - widest - 3) if console.is_terminal else CELL
     by_run: dict[str, list[list[Any]]] = {}
-    for run, predicate, value in about.rows:
-        assert run is not None
-        by_run.setdefault(run.value, []).append([_cell(predicate), _cell(value)])
+    for run, name, value in told:
+        found = cell(value, room)
+        short = shortened(found, room) if isinstance(found, str) and console.is_terminal else found
+        by_run.setdefault(run.value, []).append([name, short])
     for run_iri, rows in by_run.items():
         show_table(console, f"{shorten(subject.value)} in {shorten(run_iri)}", ["property", "value"], rows)
     if refer.rows:
-        rows = [[_cell(term) for term in row] for row in refer.rows]
+        rows = [[cell(term) for term in row] for row in refer.rows]
         show_table(console, "referred to by", ["subject", "property"], rows)
     if more:
         say("grafico: there is more than is shown here; `grafico kb query` finds all of it")
@@ -236,7 +243,7 @@ def _text(text: str | None, file: Path | None) -> str:
         raise QueryError("give the query as an argument, or name a file with --file; one of the two")
     if file is not None:
         try:
-            return file.read_text(encoding="utf-8")
+            return file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise QueryError(f"the query cannot be read from {file}: {error}") from error
     assert text is not None
@@ -271,23 +278,10 @@ def _number(value: str) -> int | float | str:
 
 def _print_rows(result: "QueryResult") -> None:
     console = out()
-    rows = [[_cell(term) for term in row] for row in result.rows]
+    rows = [[cell(term) for term in row] for row in result.rows]
     show_table(console, "", result.variables, rows)
     more = "; there are more, raise --limit to see them" if result.truncated else ""
     say(f"{len(rows)} row{'' if len(rows) == 1 else 's'} in {result.seconds:.3f} s{more}")
-
-
-def _cell(term: "Term | None") -> Any:
-    from grafico.knowledge import shorten
-
-    if term is None:
-        return None
-    if term.type == "uri":
-        return shorten(term.value)
-    value = term.python()
-    if isinstance(value, str) and len(value) > CELL:
-        return f"{value[: CELL - 1]}…"
-    return value
 
 
 _CLASSES = """
@@ -340,6 +334,7 @@ def _is_called(found: dict[str, Any], name: str) -> bool:
 
 def _schema(knowledge: "KnowledgeStore") -> list[dict[str, Any]]:
     from grafico.knowledge import Unit, shorten
+    from grafico.knowledge.vocabulary import GRAFICO
 
     classes = knowledge.query(_CLASSES, limit=10_000).values()
     above: dict[str, set[str]] = {}
@@ -349,7 +344,8 @@ def _schema(knowledge: "KnowledgeStore") -> list[dict[str, Any]]:
     found = []
     for row in classes:
         iri = row["class"]
-        lineage = {iri, *above.get(iri, ())}
+        # What every entity has is said of no class in particular.
+        lineage = {iri, *above.get(iri, ()), f"{GRAFICO}Entity"}
         own = {
             p["property"]: {
                 "iri": p["property"],
