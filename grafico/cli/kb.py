@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grafico.knowledge import QueryResult
     from grafico.knowledge import Store as KnowledgeStore
 
-__all__ = ["app"]
+__all__ = ["Store", "app", "open_knowledge"]
 
 app = typer.Typer(no_args_is_help=True, help="The knowledge base.")
 
@@ -62,7 +62,7 @@ def query(
 
     What several runs say counts once; GRAPH ?run { … } tells which run says it, and FROM <run> reads that run alone.
     """
-    knowledge = _knowledge(store)
+    knowledge = open_knowledge(store)
     result = knowledge.query(_text(text, file), bind=_bindings(bind or []), limit=limit, timeout_s=timeout)
     if as_json:
         print_json(result.sparql_json())
@@ -83,7 +83,7 @@ def show(
     from grafico.errors import KnowledgeError
     from grafico.knowledge import Term, check_iri, expand, shorten
 
-    knowledge = _knowledge(store)
+    knowledge = open_knowledge(store)
     subject = Term(type="uri", value=check_iri(expand(iri)))
     about = knowledge.query(
         "SELECT ?run ?property ?value WHERE { GRAPH ?run { ?s ?property ?value } } ORDER BY ?run ?property ?value",
@@ -145,7 +145,7 @@ def schema(
         text = _vocabulary(rdf, name)
         print_json({"vocabulary": rdf.value, "format": "turtle", "text": text}) if as_json else sys.stdout.write(text)
         return
-    classes = _schema(_knowledge(store))
+    classes = _schema(open_knowledge(store))
     if not classes:
         say("grafico: the knowledge base is empty; this is what it may hold")
         classes = _possible_schema()
@@ -170,7 +170,7 @@ def rebuild(
     as_json: JsonFlag = False,
 ) -> None:
     """Make the store anew from the run folders that it knows, and from those given."""
-    done = _knowledge(store).rebuild(folders or [])
+    done = open_knowledge(store).rebuild(folders or [])
     if as_json:
         print_json(done.model_dump(mode="json"))
     else:
@@ -189,7 +189,7 @@ def check(
     from grafico.knowledge import shorten, validate
 
     _load_classes()
-    found = validate(_knowledge(store))
+    found = validate(open_knowledge(store))
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -230,7 +230,8 @@ def _load_classes() -> None:
             importlib.import_module(f"grafico.{wing}.entities")
 
 
-def _knowledge(store: str | None) -> "KnowledgeStore":
+def open_knowledge(store: str | None) -> "KnowledgeStore":
+    """Return the knowledge base that ``--store`` names, else the user's own."""
     from grafico.knowledge import open_store
 
     return open_store(store)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.kb import Store, _knowledge, app
+from grafico.cli.kb import Store, app, open_knowledge
 from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, RunsFolder, out, print_json, say
 from grafico.cli.tables import show_table
 
@@ -89,7 +89,7 @@ def import_files(
     from grafico.knowledge.crate import import_crate, is_crate
     from grafico.knowledge.importing import import_file
 
-    knowledge: Any = _knowledge(store)
+    knowledge: Any = open_knowledge(store)
     done: list[Any] = []
     problems: list[GraficoError] = []
     for path in files:
@@ -170,10 +170,10 @@ def _chosen(
     else:
         format_ = format_of(file)
     if run is None:
-        return format_, _knowledge(store).dump(), None
+        return format_, open_knowledge(store).dump(), None
     if run.startswith(("http://", "https://", "run:")):
         graph = check_iri(expand(run))
-        text = _knowledge(store).dump()
+        text = open_knowledge(store).dump()
         if f" <{graph}> .\n" not in text:
             raise KnowledgeError(f"the knowledge base holds no run <{graph}>", hint="`grafico list` shows runs")
         return format_, text, {graph}
