@@ -57,7 +57,6 @@ class RunKnowledge:
         self._graph, self._held, self._committed = _read(folder / QUADS_FILE)
         if run_id is not None or self._graph is None:
             self._graph = run_iri(run_id or _id_of(folder))
-        self._classes: set[type[Entity]] = set()
         self._touched: set[str] = set()
         self._roots: set[str] = set()
 

@@ -169,13 +169,6 @@ def large(value: Number, ctx: WorkContext) -> Answer:
 
 
 @calculation(version="1", resources=SMALL)
-def busy_thread(value: Number, ctx: WorkContext) -> Answer:
-    """Leave a thread behind that prints: it must not reach the next calculation's log."""
-    threading.Thread(target=lambda: time.sleep(0.2), daemon=True).start()
-    return Answer(value=value.value)
-
-
-@calculation(version="1", resources=SMALL)
 def where_it_runs(value: Number, ctx: WorkContext) -> Answer:
     """Say on which CPUs the threads of this process may run, old ones and a new one."""
     said: list[set[int]] = []
