@@ -7,18 +7,17 @@ from grafico.cli.output import out
 from grafico.cli.tables import print_lines, show_table
 
 if TYPE_CHECKING:
-    from grafico.jobs.plan import Plan
+    from grafico.jobs.plan import Plan, Planned
 
 __all__ = ["print_plan"]
 
 MANY_WORKERS = 24
+MANY_KINDS = 16
+"""Kinds of calculations that are listed one by one; the molecules of a benchmark set may have hundreds."""
 
 
 def print_plan(plan: "Plan") -> None:
     """Print what a job would do."""
-    from grafico.cli.progress import spell
-    from grafico.jobs.plan import describe_resources
-
     console = out()
     console.print(f"{plan.name}: dry run of {plan.job}; nothing is created or submitted")
     if plan.members is not None:
@@ -38,13 +37,9 @@ def print_plan(plan: "Plan") -> None:
         workers,
     )
     if plan.calculations:
-        rows = [
-            (item.label, item.calculation, item.count, describe_resources(item.resources),
-             spell(item.resources.walltime_s), _some(item.where), item.at_once, spell(item.bound_s))
-            for item in plan.calculations
-        ]  # fmt: skip
         columns = ("foreseen", "calculation", "count", "each needs", "walltime", "on", "at once", "at most")
-        show_table(console, "calculations, if nothing fails", columns, rows)
+        kinds = f", {len(plan.calculations):,} kinds in short" if len(plan.calculations) > MANY_KINDS else ""
+        show_table(console, f"calculations, if nothing fails{kinds}", columns, map(_row, _groups(plan)))
         print_lines(console, _schedule(plan))
     lines = [f"engine {item.name}: {item.version or f'not installed; {item.get}'}" for item in plan.engines]
     lines += [f"file {path}: found" for path in plan.files[:20]]
@@ -52,6 +47,38 @@ def print_plan(plan: "Plan") -> None:
     lines.append(f"knowledge base: the result {'is' if plan.persists else 'is not'} persisted")
     lines += [f"note: {note}" for note in plan.notes]
     print_lines(console, lines)
+
+
+def _groups(plan: "Plan") -> list[list["Planned"]]:
+    """Return the kinds of calculations, each alone; where they are many, those that differ in sizes alone together."""
+    found: dict[object, list[Planned]] = {}
+    for number, item in enumerate(plan.calculations):
+        alike = (item.label, item.calculation, item.resources.gpu)
+        found.setdefault(alike if len(plan.calculations) > MANY_KINDS else number, []).append(item)
+    return list(found.values())
+
+
+def _row(group: list["Planned"]) -> tuple[object, ...]:
+    from grafico.cli.progress import spell
+    from grafico.jobs.plan import describe_resources
+
+    first = group[0]
+    walltimes = dict.fromkeys(spell(seconds) for seconds in sorted(item.resources.walltime_s for item in group))
+    walltime = " to ".join(list(dict.fromkeys([next(iter(walltimes)), list(walltimes)[-1]])))
+    where = tuple(dict.fromkeys(name for item in group for name in item.where))
+    at_most = spell(first.bound_s) if len(group) == 1 else None
+    at_once = first.at_once if len(group) == 1 else None
+    needs = describe_resources(*(item.resources for item in group))
+    return (
+        first.label,
+        first.calculation,
+        sum(item.count for item in group),
+        needs,
+        walltime,
+        _some(where),
+        at_once,
+        at_most,
+    )
 
 
 def _members(plan: "Plan") -> str:

@@ -1,7 +1,7 @@
 """The dry run: what a job would do, where, and for how long at most; nothing is created or submitted."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import Field
 
@@ -264,10 +264,16 @@ def _worker(spec: WorkerSpec) -> Worker:
     )
 
 
-def describe_resources(resources: Resources) -> str:
-    """Return resources in words."""
-    gpu = {"none": "", "slot": "a GPU slot", "exclusive": "a whole GPU"}[resources.gpu]
-    if gpu and resources.gpu_memory_mib:
-        gpu += f" with {resources.gpu_memory_mib} MiB"
-    cpus = f"{resources.cpus} CPU{'s' if resources.cpus > 1 else ''}"
-    return ", ".join(part for part in (gpu, cpus, f"{resources.memory_mib} MiB") if part)
+def describe_resources(*resources: Resources) -> str:
+    """Return resources in words; of several with the same kind of GPU share, from the least to the most."""
+    gpu = {"none": "", "slot": "a GPU slot", "exclusive": "a whole GPU"}[resources[0].gpu]
+    if gpu and any(item.gpu_memory_mib for item in resources):
+        gpu += f" with {_span(item.gpu_memory_mib for item in resources)} MiB"
+    cpus = _span(item.cpus for item in resources)
+    memory = _span(item.memory_mib for item in resources)
+    return ", ".join(part for part in (gpu, f"{cpus} CPU{'' if cpus == '1' else 's'}", f"{memory} MiB") if part)
+
+
+def _span(amounts: Iterable[int]) -> str:
+    found = sorted(set(amounts))
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"

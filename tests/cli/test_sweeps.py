@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,31 @@ def test_a_sweep_is_planned_without_being_run(grafico: Callable[..., Any], sweep
     assert plan["graph"] == "sweep.tiny"
     assert plan["bound"]["makespan_s"] == plan["walltime_bound_s"] == 4 * 60
     assert not (bench / "runs").exists()
+
+
+def test_kinds_of_calculations_that_differ_in_size_alone_are_told_together(
+    grafico: Callable[..., Any], bench: Path
+) -> None:
+    path = bench / "sizes.yaml"
+    sizes = ", ".join(map(str, range(0, 100, 5)))
+    path.write_text(f"{JOB.partition('matrix')[0]}matrix:\n  input.sleep_s: [{sizes}]\n  input.numbers: [[1, 2]]\n")
+    said = grafico("run", path, "--dry-run")
+    assert said.code == 0, said.err
+    assert "calculations, if nothing fails, 20 kinds in short" in said.out
+    (row,) = [line for line in said.out.splitlines() if line.startswith("square ")]
+    assert re.split(" {2,}", row) == [
+        "square",
+        "square",
+        "40",
+        "1 CPU, 200 MiB",
+        "1 min to 2 min 35 s",
+        "cpu",
+        "–",
+        "–",
+    ]
+    assert len(grafico("run", path, "--dry-run", "--json").json["calculations"]) == 20
+    few = grafico("run", path, "--dry-run", "--set", "matrix.input.sleep_s=[0, 30]").out
+    assert ("in short" in few, few.count("\nsquare ")) == (False, 2)
 
 
 def test_a_run_that_is_no_sweep_has_no_table(grafico: Callable[..., Any], bench: Path) -> None:
