@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,8 @@ class Cluster:
     @property
     def awaited(self) -> str:
         """What keeps everything from going on, in words for people; empty if nothing does."""
-        there = [station.spec for station in self._backlog.stations.values() if station.alive]
+        now = time.time()
+        there = [(each.spec, each.ends_at - now) for each in self._backlog.stations.values() if each.alive]
         return self.presence.awaited(self._backlog.pending(), there)
 
     # -- workers come and go -------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Which workers are there for a controller, which will never be, and what is awaited."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -96,23 +97,28 @@ class Presence:
         """Whether all that were expected have been given up."""
         return len(self.given_up) >= len(self.expected)
 
-    def awaited(self, pending: Iterable[Pending], up: Iterable[WorkerSpec]) -> str:
-        """Return in words which workers what waits has to wait for, empty if such as could do it are there."""
+    def awaited(self, pending: Iterable[Pending], up: Iterable[tuple[WorkerSpec, float]]) -> str:
+        """Return in words which workers what waits has to wait for, empty if such as could do it are there.
+
+        Those that are there are given with the seconds that each has left.
+        """
         there = list(up)
         said = {}
         for need in (each.need for each in pending):
-            if any(taken(need, spec) is not None for spec in there):
+            if any(taken(need, _lasting(spec, left)) is not None for spec, left in there):
                 continue
+            able = {spec.pool for spec, _ in there if taken(need, spec) is not None}
             for spec in self.expected:
                 if taken(need, spec) is not None:
-                    said[spec.pool] = self._pool(spec.pool)
+                    short = " whose workers have too little time left" if spec.pool in able else ""
+                    said[spec.pool] = self._pool(spec.pool, short)
         return "waiting for a worker: " + "; ".join(said[pool] for pool in sorted(said)) if said else ""
 
-    def _pool(self, name: str) -> str:
+    def _pool(self, name: str, more: str) -> str:
         status = next((pool for pool in self.pools if pool.pool == name), None)
+        text = f"pool {name}{more}"
         if status is None:
-            return f"pool {name}"
-        text = f"pool {name}"
+            return text
         if status.queued:
             text += f", {status.queued} {'host' if status.queued == 1 else 'hosts'} asked for"
         return f"{text} ({status.problem})" if status.problem else text
@@ -124,6 +130,6 @@ class Presence:
 
 def _lasting(spec: WorkerSpec, life_s: float | None) -> WorkerSpec:
     """Return a worker as it would be if its host lasted so long and no longer."""
-    if life_s is None or (spec.walltime_s and spec.walltime_s <= life_s):
+    if life_s is None or math.isinf(life_s) or (spec.walltime_s and spec.walltime_s <= life_s):
         return spec
     return replace(spec, walltime_s=max(life_s, 1.0))  # 0 would be without an end
