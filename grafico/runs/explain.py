@@ -36,7 +36,7 @@ class AttemptTold:
     waited_s: float | None = None
     """Between the two: in the queue."""
     heard: bool = True
-    """Whether a controller heard how it ended; if not, that is what its process recorded."""
+    """Whether a controller heard how it ended, or still may; if not, that is what its process recorded."""
     found: bool = False
     """Whether it had begun for an earlier controller, and was found again on its cluster."""
     seconds: float | None = None
@@ -239,7 +239,7 @@ def _attempts(events: Sequence[StoryEvent], starts: Sequence[Started], *, runnin
             number=number,
             status=status,
             asked=event.time,
-            heard=bool(ended),
+            heard=bool(ended) or (running and end is None),
             started=run.started if run else None,
             waited_s=round(max(0.0, run.started - event.time), 3) if run and not found else None,
             found=found,
