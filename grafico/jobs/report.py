@@ -132,7 +132,12 @@ def outlook(
     folder = shown or view.paths.root
     if files:
         lines.append(f"results: {folder / 'results'}: {', '.join(files[:12])}{' …' if len(files) > 12 else ''}")
-    lines += _next(view, _called(view, failed[0]) if failed else None, slurm)
+    if failed:
+        # Of a lane that only opened others there is no output.
+        told = next((lane for lane in failed if view.paths.lane_log(lane.path).is_file()), None)
+        output = f"   output: grafico logs {view.name} {_called(view, told)}" if told else ""
+        lines.append(f"why: grafico explain {view.name} {_called(view, failed[0])}{output}")
+    lines += _next(view, slurm)
     return lines
 
 
@@ -155,11 +160,9 @@ def _counted(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)
 
 
-def _next(view: RunView, failed: str | None, slurm: Standing | None) -> list[str]:
+def _next(view: RunView, slurm: Standing | None) -> list[str]:
     name = view.name
     lines = []
-    if failed:
-        lines.append(f"why: grafico explain {name} {failed}   output: grafico logs {name} {failed}")
     if view.damage:
         lines.append(f"mend it: {view.damage}")
     elif view.status in {RunStatus.CREATED, RunStatus.INTERRUPTED} and slurm is not None and not slurm.over:

@@ -60,6 +60,10 @@ def test_a_sweep_runs_each_distinct_calculation_once_and_has_a_row_for_each_memb
     assert (run / "results/members/few+none/sum.txt").read_text() == "5"
     assert json.loads((run / "results/members/more+none/result.json").read_text())["total"] == 13
     assert "many\nmember" in said.out.replace("  ", "")
+    # What it says to look at is there: the lane of bad+four itself computed nothing.
+    output = re.search("why: grafico explain .* bad.four   output: grafico (logs .*)", said.out)
+    assert output
+    assert "squaring 4" in grafico(*output[1].split()).out
     shown = json.loads((run / "results" / "result.json").read_text())
     assert (shown["members"], shown["lanes"], shown["failed"]) == (5, 4, 1)
 
