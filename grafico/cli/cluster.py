@@ -233,6 +233,8 @@ def _state(folder: "ClusterFolder", *, ask_it: bool) -> dict[str, Any]:
 
 
 def _up_lines(connection: "Connection") -> list[str]:
+    from grafico.cluster.dashboard import moved
+
     lines = [
         f"the cluster {connection.name!r} is up: {connection.scheduler}, {connection.server}",
         f"  folder     {connection.folder}",
@@ -246,6 +248,8 @@ def _up_lines(connection: "Connection") -> list[str]:
                 f"{link.partition('?')[0]} (`grafico cluster status {connection.name}` prints the link that opens it)"
             )
         lines.insert(2, f"  dashboard  {link}")
+    if news := moved(connection.profile.dashboard, connection.dashboard):
+        lines.append(f"  note: {news}")
     if not connection.tls:
         lines.append("  note: security: none: whoever reaches its port can run code as you")
     return lines

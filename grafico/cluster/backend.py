@@ -56,6 +56,7 @@ async def open_cluster(
     specs = lay_out(profile)
     if any(spec.is_gpu or spec.pin_cpus for spec in specs):
         lease_folder()  # said now, and not by each calculation
+    from grafico.cluster.dashboard import moved
     from grafico.cluster.dask_cluster import Watcher, running_cluster
     from grafico.cluster.lanes import Cluster
     from grafico.cluster.launch import last_words
@@ -73,6 +74,8 @@ async def open_cluster(
                 profile, ready, watcher, scratch, cluster.worker_given_up, source=cluster
             ) as running:
                 cluster.connect(running)
+                if news := moved(profile.dashboard, running.dashboard_link):
+                    say(f"note: {news}")
                 try:
                     await cluster.ready()
                     yield cluster

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,6 +177,8 @@ async def running_cluster(
         spec.name: {"cls": LocalWorker, "options": {"spec": spec, "around": around, "given_up": given_up}}
         for spec in specs
     }
+    # That the page's port is taken, people are told in our words; this is for a line of the console.
+    warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
     routes: dict[str, list[str]] = {"distributed.scheduler.http.routes": []}
     # A worker that is stopped while it starts finds its folder gone, which is as it should be.
     logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)

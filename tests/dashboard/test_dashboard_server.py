@@ -101,3 +101,20 @@ def test_what_a_stranger_sends_is_not_taken_in(tmp_path):
         return said
 
     assert shown(tmp_path, questions).startswith(b"HTTP/1.1 401")
+
+
+def test_people_are_told_where_the_page_is_when_its_port_is_taken(tmp_path, recwarn):
+    paths = RunPaths(tmp_path / "run")
+    paths.create()
+    said: list[str] = []
+
+    async def main(port):
+        profile = PROFILE.model_copy(update={"dashboard": port})
+        async with open_cluster(profile, paths.root, say=said.append) as cluster:
+            return urlsplit(cluster.dashboard_link).port
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        wanted = other.getsockname()[1]
+        found = asyncio.run(main(wanted))
+    assert said == [f"note: the dashboard's port {wanted} is taken by somebody else: it is at {found}"]
+    assert [str(each.message) for each in recwarn if "already in use" in str(each.message)] == []

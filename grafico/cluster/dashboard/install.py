@@ -2,6 +2,7 @@
 
 import secrets
 from typing import Any
+from urllib.parse import urlsplit
 
 from distributed.http.utils import get_handlers
 from tornado import web
@@ -12,7 +13,7 @@ from grafico.cluster.dashboard.pages import DaskPages, Data, Static
 from grafico.cluster.dashboard.source import StatusSource
 from grafico.cluster.strangers import Waiting, room
 
-__all__ = ["dashboard_link", "install", "new_token"]
+__all__ = ["dashboard_link", "install", "moved", "new_token"]
 
 DASK_ROUTES = ["distributed.http.scheduler.info", "distributed.http.health", "distributed.http.statics"]
 """What Dask serves beside its Bokeh pages: never its proxy, which would fetch pages of other hosts for anybody."""
@@ -27,6 +28,17 @@ def dashboard_link(host: str, port: int, token: str) -> str:
     """Return the link that opens the page in a browser; it holds the secret."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}/grafico?token={token}"
+
+
+def moved(wanted: int | str, link: str | None) -> str:
+    """Return in words that a page is not at the port that a profile wants for it; empty if it is, or any will do.
+
+    Whoever has a tunnel to that port would send the link's secret to whatever listens there.
+    """
+    port = urlsplit(link).port if link else None
+    if port is None or wanted in {"off", 0, port}:
+        return ""
+    return f"the dashboard's port {wanted} is taken by somebody else: it is at {port}"
 
 
 def install(scheduler: Any, *, token: str, source: StatusSource) -> None:
