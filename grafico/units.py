@@ -1,4 +1,4 @@
-"""Constants and conversions (CODATA 2018, https://physics.nist.gov/cuu/Constants/)."""
+"""Constants and conversions (CODATA 2018, https://physics.nist.gov/cuu/Constants/), and durations in words."""
 
 __all__ = [
     "ANGSTROM_PER_BOHR",
@@ -13,6 +13,7 @@ __all__ = [
     "convert",
     "ev_to_nanometre",
     "nanometre_to_ev",
+    "spell_seconds",
 ]
 
 EV_PER_HARTREE = 27.211386245988
@@ -94,3 +95,14 @@ def _unit(text: str) -> str:
 
 def _known() -> str:
     return f"energies: {', '.join(_PER_HARTREE)}, nm; lengths: {', '.join(_PER_ANGSTROM)}, nm; dipoles: {', '.join(_PER_DEBYE)}"
+
+
+def spell_seconds(seconds: float) -> str:
+    """Return a duration in words: ``7 min 40 s``, ``12 h 46 min``."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minute} min" if minute else f"{hours} h"
+    if minutes:
+        return f"{minutes} min {second} s" if second else f"{minutes} min"
+    return f"{second} s"

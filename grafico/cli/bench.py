@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, out, print_json, say
+from grafico.cli.output import Group, JsonFlag, out, print_json, say
 from grafico.cli.tables import show_table
 from grafico.errors import BadInput, MissingExtra
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(cls=Group, no_args_is_help=True)
 
 
 def measure(name: str, *, as_json: bool, **given: Any) -> dict[str, Any]:

@@ -179,6 +179,6 @@ def _span(started: float | None, ended: float | None) -> str:
 
 
 def _spell(seconds: float) -> str:
-    from grafico.cli.progress import spell
+    from grafico.units import spell_seconds
 
-    return f"{seconds:.1f} s" if seconds < 60 else spell(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else spell_seconds(seconds)

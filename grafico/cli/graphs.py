@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from grafico.cli.output import JsonFlag, RunsFolder, out, print_json
+from grafico.cli.output import Group, JsonFlag, RunsFolder, out, print_json
 from grafico.cli.tables import print_lines, show_table
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(cls=Group, no_args_is_help=True)
 
 
 @app.command("list")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from grafico.cli.kb_values import CELL, cell, in_order, shortened
-from grafico.cli.output import DONE, SOME_FAILED, JsonFlag, out, print_json, say
+from grafico.cli.output import DONE, SOME_FAILED, Group, JsonFlag, out, print_json, say
 from grafico.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Store", "app", "open_knowledge"]
 
-app = typer.Typer(no_args_is_help=True, help="The knowledge base.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="The knowledge base.")
 
 Store: TypeAlias = Annotated[
     str | None,

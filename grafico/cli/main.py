@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from grafico.cli import ask, bench, cluster, doctor, explain, graphs, kb_exchange, look, run, submit, table
-from grafico.cli.output import Commands, close_pipe
+from grafico.cli.output import Commands, close_pipe, flowing
 
 __all__ = ["app", "main"]
 
@@ -27,8 +27,8 @@ clusters that stay up; GRAFICO_DEBUG=1 shows tracebacks; NO_COLOR turns colors o
 app = typer.Typer(
     name="grafico",
     cls=Commands,
-    help=HELP,
-    epilog=EPILOG,
+    help=flowing(HELP),
+    epilog=flowing(EPILOG),
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

@@ -1,6 +1,7 @@
 """What every command says, and how: one JSON value, and errors without tracebacks."""
 
 import errno
+import inspect
 import json
 import os
 import sys
@@ -21,7 +22,18 @@ from grafico.errors import BadInput, GraficoError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["BAD_INPUT", "DONE", "FAILED", "INTERRUPTED", "SOME_FAILED", "Commands", "out", "print_json"]
+__all__ = [
+    "BAD_INPUT",
+    "DONE",
+    "FAILED",
+    "INTERRUPTED",
+    "SOME_FAILED",
+    "Commands",
+    "Group",
+    "flowing",
+    "out",
+    "print_json",
+]
 
 DONE, BAD_INPUT, SOME_FAILED, FAILED, INTERRUPTED = 0, 2, 3, 4, 130
 """Exit codes."""
@@ -59,7 +71,24 @@ def _holds_any(stream: object) -> bool:
     return str(getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
 
 
-class Commands(TyperGroup):
+class Group(TyperGroup):
+    """Commands whose help fills the terminal: where a line of a docstring ends is nothing to a reader."""
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        """Return a command."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.help = flowing(command.help)
+        return command
+
+
+def flowing(text: str) -> str:
+    """Return a text with a line for each paragraph."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+class Commands(Group):
     """Commands whose errors become one message and an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]

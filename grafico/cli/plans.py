@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from grafico.cli.output import out
 from grafico.cli.tables import print_lines, show_table
+from grafico.units import spell_seconds
 
 if TYPE_CHECKING:
     from grafico.jobs.plan import Plan, Planned
@@ -59,14 +60,13 @@ def _groups(plan: "Plan") -> list[list["Planned"]]:
 
 
 def _row(group: list["Planned"]) -> tuple[object, ...]:
-    from grafico.cli.progress import spell
     from grafico.jobs.plan import describe_resources
 
     first = group[0]
-    walltimes = dict.fromkeys(spell(seconds) for seconds in sorted(item.resources.walltime_s for item in group))
+    walltimes = dict.fromkeys(spell_seconds(seconds) for seconds in sorted(item.resources.walltime_s for item in group))
     walltime = " to ".join(list(dict.fromkeys([next(iter(walltimes)), list(walltimes)[-1]])))
     where = tuple(dict.fromkeys(name for item in group for name in item.where))
-    at_most = spell(first.bound_s) if len(group) == 1 else None
+    at_most = spell_seconds(first.bound_s) if len(group) == 1 else None
     at_once = first.at_once if len(group) == 1 else None
     needs = describe_resources(*(item.resources for item in group))
     return (
@@ -96,16 +96,14 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def _schedule(plan: "Plan") -> Iterator[str]:
-    from grafico.cli.progress import spell
-
     bound, typical = plan.bound, plan.typical
     if bound is None:
-        yield f"at most {spell(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
+        yield f"at most {spell_seconds(plan.walltime_bound_s)} if each took all of its walltime, one kind after another"
         return
-    yield f"at most {spell(bound.makespan_s)} if each took all of its walltime"
+    yield f"at most {spell_seconds(bound.makespan_s)} if each took all of its walltime"
     shown = typical or bound
     if typical is not None:
-        yield f"about {spell(typical.makespan_s)} if each takes what it takes as a rule"
+        yield f"about {spell_seconds(typical.makespan_s)} if each takes what it takes as a rule"
     if bound.cost is not None:
         cost = bound.cost
         hosts = ", ".join(
@@ -116,7 +114,7 @@ def _schedule(plan: "Plan") -> Iterator[str]:
             f"{cost.gpu_hours:,.1f} GPU-hours, {cost.core_hours:,.0f} core-hours; waiting in the queue is not counted"
         )
     yield ""
-    yield f"how full the workers are, from the start to {spell(shown.makespan_s)}"
+    yield f"how full the workers are, from the start to {spell_seconds(shown.makespan_s)}"
     for line in shown.gantt:
         yield f"  {line}"
     yield ""

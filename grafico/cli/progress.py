@@ -12,7 +12,7 @@ from grafico.jobs.watching import Silent, Tally, Watcher
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["clock", "spell", "watching"]
+__all__ = ["clock", "watching"]
 
 REFRESH_S = 0.25
 SHOWN_CALCULATIONS = 6
@@ -182,17 +182,6 @@ def clock(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
-
-
-def spell(seconds: float) -> str:
-    """Return a duration in words: ``7 min 40 s``, ``12 h 46 min``."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minute} min" if minute else f"{hours} h"
-    if minutes:
-        return f"{minutes} min {second} s" if second else f"{minutes} min"
-    return f"{second} s"
 
 
 def _print(text: str) -> None:

@@ -21,6 +21,7 @@ from grafico.jobs.load import LoadedJob
 from grafico.jobs.outline import graph_lines
 from grafico.jobs.schedule import Scheduled, at_most, schedule, typically
 from grafico.jobs.sweeps import sweep_graph
+from grafico.units import spell_seconds
 
 __all__ = ["Engine", "Plan", "Planned", "Worker", "admit", "describe_resources", "foreseen_of", "make_plan"]
 
@@ -190,27 +191,16 @@ def _notes(
             else f"{len(long)} members ({', '.join(lane.key for lane in long[:4])}{' …' if len(long) > 4 else ''})"
         )
         yield (
-            f"{what} may take {spelled(max(lane.longest_s for lane in long))}, longer than a host lives "
-            f"({spelled(lives)}): each calculation fits, and the next one goes to another host"
+            f"{what} may take {spell_seconds(max(lane.longest_s for lane in long))}, longer than a host lives "
+            f"({spell_seconds(lives)}): each calculation fits, and the next one goes to another host"
         )
     if profile.kind == "slurm" and bound is not None:
         own = profile.slurm_of_controller().walltime_s
         if own and bound.makespan_s > own:
             times = math.ceil(bound.makespan_s / own) - 1
-            yield f"a submitted controller lives {spelled(own)}: it may go back into the queue {times} times"
+            yield f"a submitted controller lives {spell_seconds(own)}: it may go back into the queue {times} times"
     if prepared.loaded.sweep is not None and prepared.loaded.sweep.shard is not None:
         yield "what members of different shards share is computed in each of them"
-
-
-def spelled(seconds: float) -> str:
-    """Return a duration in words: ``7 min 40 s``, ``12 h 46 min``."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minute} min" if minute else f"{hours} h"
-    if minutes:
-        return f"{minutes} min {second} s" if second else f"{minutes} min"
-    return f"{second} s"
 
 
 def _workers(profile: Profile) -> tuple[tuple[WorkerSpec, ...], str]:

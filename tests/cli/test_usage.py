@@ -1,5 +1,6 @@
 """What the command line does not understand: one message, one JSON value where JSON is asked for, exit code 2."""
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -92,3 +93,14 @@ def test_long_and_odd_values_make_short_messages(grafico: Callable[..., Any], be
         assert said.code == 2
         assert len(said.err) < 500, said.err
         assert said.err.count("\n") <= 2
+
+
+@pytest.mark.parametrize("command", ["ask", "kb query", "cluster check"])
+def test_the_help_of_a_command_fills_the_terminal(
+    command: str, grafico: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    said = grafico(*command.split(), "--help").out.partition("╭")[0].splitlines()
+    for line, following in itertools.pairwise(said):
+        word = following.split()[0] if following.split() else ""
+        assert not (line.strip() and word) or len(line.rstrip()) + 1 + len(word) >= 60, line

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from grafico.calculations import Failure, FailureKind
-from grafico.cli.progress import clock, line_of, spell
+from grafico.cli.progress import clock, line_of
 from grafico.graphs import (
     CalculationEnded,
     CalculationStarted,
@@ -19,6 +19,7 @@ from grafico.graphs import (
 from grafico.jobs.outline import input_lines
 from grafico.jobs.tables import Table, tables_of
 from grafico.jobs.watching import Tally
+from grafico.units import spell_seconds
 
 FAILURE = Failure(kind=FailureKind.TIMEOUT, message="too slow")
 
@@ -99,7 +100,7 @@ def test_lines_name_lanes_by_their_members() -> None:
 
 def test_durations() -> None:
     assert [clock(s) for s in (0, 65, 3600)] == ["00:00", "01:05", "1:00:00"]
-    assert [spell(s) for s in (0, 59, 60, 460, 3600, 46_000)] == [
+    assert [spell_seconds(s) for s in (0, 59, 60, 460, 3600, 46_000)] == [
         "0 s",
         "59 s",
         "1 min",
