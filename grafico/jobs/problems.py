@@ -59,8 +59,8 @@ def explain_errors(error: ValidationError, document: Document, model: type[BaseM
         kinds[place] = item["type"]
         if text not in texts:
             texts.append(text)
-    # Of a list that is too short because of what is wrong in it, only the latter is news.
-    for place in [place for place, kind in kinds.items() if kind == "too_short"]:
+    # Of a list that is too short because of what is wrong in it, or of keys where a word would do, only the latter is news.
+    for place in [place for place, kind in kinds.items() if kind in {"too_short", "literal_error"}]:
         if any(other[: len(place)] == place and other != place for other in found):
             del found[place]
     lines = []

@@ -58,6 +58,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "an unknown key": (f"{TOP}inputs: {{numbers: [1]}}\n", "line 4, inputs: unknown key; did you mean 'input'?"),
     "an unknown key inside": (with_input("  numbrs: [1]\n"), "line 6, input.numbrs: unknown key; did you mean 'numbers'?"),
     "an unknown key in knowledge": ("graph: x\ninput: {}\nknowledge: {stor: a}\n", "line 3, knowledge.stor"),
+    "an unknown key of a router": ("graph: x\ninput: {}\nrouter: {model: a/b, modell: c}\n", "job.yaml, line 3, router.modell: unknown key"),
     "a list for a mapping": (f"{TOP}input: [1, 2]\n", "line 4, input: must be keys with values"),
     "nothing for a mapping": (f"{TOP}input:\n", "line 4, input: must be keys with values"),
     "a mapping for a list": (f"{TOP}input:\n  numbers: {{a: 1}}\n", "line 5, input.numbers"),
