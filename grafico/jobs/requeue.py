@@ -55,7 +55,9 @@ class OwnJob:
 
     def seconds_left(self) -> float | None:
         """Return the seconds that are left to work in; ``None`` where Slurm does not say. Takes a moment."""
-        ends = self.ends if self.ends is not None else self._ask()
+        # The environment does not hear of it when somebody gives the job more time, or less.
+        asked = self._ask()
+        ends = self.ends if asked is None else asked
         return None if ends is None else ends - time.time() - SPARE_S
 
     def _ask(self) -> float | None:

@@ -48,6 +48,8 @@ def test_what_is_left_of_its_time_leaves_room_for_the_end(programs: Path) -> Non
     assert OwnJob("12").seconds_left() is None, "without squeue"
     program(programs, "squeue", "date -d '+100 seconds' +%Y-%m-%dT%H:%M:%S")
     assert OwnJob("12").seconds_left() == pytest.approx(100 - SPARE_S, abs=30)
+    changed = OwnJob("12", ends=time.time() + 9000).seconds_left()
+    assert changed == pytest.approx(100 - SPARE_S, abs=30), "somebody has changed its limit since it began"
     program(programs, "squeue", "echo N/A")
     assert OwnJob("12").seconds_left() is None, "without a limit"
     program(programs, "squeue", "exit 1")

@@ -61,7 +61,7 @@ input: {given}
 PROFILES = {
     "elastic": """\
 kind: slurm
-slurm: {walltime: "00:10:00"}
+slurm: {walltime: "00:20:00"}
 controller: {cpus: 1, memory_mib: 600}
 idle_s: 5
 pools:
@@ -70,7 +70,7 @@ pools:
     "allocation": """\
 kind: slurm
 workers: allocation
-slurm: {walltime: "00:10:00"}
+slurm: {walltime: "00:20:00"}
 pools:
   - {name: cpu, cpus: 2, memory_mib: 1200, hosts: 2}
 """,

@@ -16,7 +16,7 @@ pools:
   - {name: gpu, gpus: 1, simulated: true, cpus: 1, memory_mib: 500, hosts: 2}
   - {name: cpu, cpus: 1, memory_mib: 500, hosts: 2}
 """
-SMALL = ("--cpus-per-task=2", "--mem=1500", "--time=00:10:00")
+SMALL = ("--cpus-per-task=2", "--mem=1500", "--time=00:20:00")
 
 
 @pytest.mark.slow

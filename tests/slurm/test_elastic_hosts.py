@@ -21,7 +21,7 @@ HOST = "{name: cpu, cpus: 1, memory_mib: 1000, hosts: 1}"
 
 def up(slurm: Any, text: str, *, name: str = "mine", check: bool = True) -> Any:
     """Bring a cluster up from a profile."""
-    (slurm.files / f"{name}.yaml").write_text(f"kind: slurm\nhost: 127.0.0.1\nslurm: {{walltime: 00:10:00}}\n{text}\n")
+    (slurm.files / f"{name}.yaml").write_text(f"kind: slurm\nhost: 127.0.0.1\nslurm: {{walltime: 00:20:00}}\n{text}\n")
     return slurm.grafico("cluster", "up", f"{name}.yaml", check=check)
 
 
@@ -102,7 +102,7 @@ def test_a_host_that_cannot_start_is_given_up_with_the_last_words_of_its_log(slu
 def test_what_slurm_refuses_is_told_before_anything_runs(slurm: Any, settings: str, words: str) -> None:
     slurm.job([1], gated=False)
     elastic = slurm.files / "elastic.yaml"
-    elastic.write_text(elastic.read_text().replace('{walltime: "00:10:00"}', f"{{{settings}}}"))
+    elastic.write_text(elastic.read_text().replace('{walltime: "00:20:00"}', f"{{{settings}}}"))
     said = slurm.grafico("run", "job.yaml", check=False)
     assert said.code == 2, said
     assert words in said.err

@@ -9,7 +9,7 @@ import pytest
 
 HELD = """\
 kind: slurm
-slurm: {walltime: "00:10:00", directives: ["--hold"]}
+slurm: {walltime: "00:20:00", directives: ["--hold"]}
 pools:
   - {name: cpu, cpus: 1, memory_mib: 600, hosts: {min: 0, max: 2}}
 """

@@ -10,7 +10,7 @@ from tests.slurm.evidence import attempts_lost, committed, faults, manifest, res
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "slurm" / "run.sbatch"
-SMALL = ("--nodes=1", "--cpus-per-task=2", "--mem=1500", "--time=00:10:00")
+SMALL = ("--nodes=1", "--cpus-per-task=2", "--mem=1500", "--time=00:20:00")
 ALLOCATION = ("job.yaml", "--cluster", "allocation.yaml")
 NUMBERS, TOTAL = (1, 2, 3, 4), 30
 BEGUN = 3
@@ -56,15 +56,21 @@ def gone_on_with(slurm: Any, number: str, folder: Path, before: int, done: dict[
 @pytest.mark.slow
 def test_before_its_time_is_over_a_job_is_warned_requeues_itself_and_goes_on(slurm: Any) -> None:
     slurm.job(NUMBERS)
+    number = slurm.sbatch(*SMALL, "--signal=B:USR1@20", SCRIPT, *ALLOCATION)
+    folder = begun(slurm)
     # Slurm looks at the time twice a minute, and warns up to a minute early: the first look may be the one.
-    number = slurm.sbatch(*SMALL, "--time=00:01:00", "--signal=B:USR1@20", SCRIPT, *ALLOCATION)
-    slurm.open(1)
-    restarted(slurm, number, 180)
-    folder = slurm.run_folder()
-    before, done = len(starts(folder)), committed(folder)
-    slurm.call("scontrol", "update", f"JobId={number}", "TimeLimit=10")
+    *hours, minutes, _ = (int(part) for part in slurm.facts(number)["RunTime"].replace("-", ":").split(":"))
+    assert not any(hours)
+    slurm.call("scontrol", "update", f"JobId={number}", f"TimeLimit={minutes + 2}")
+    slurm.until(lambda: "SIGUSR1" in console(slurm, number), 240)
+    # For the job that goes on, which keeps the limit.
+    slurm.call("scontrol", "update", f"JobId={number}", "TimeLimit=20")
+    slurm.open(2)
+    slurm.open(3)
+    restarted(slurm, number)
+    done = committed(folder)
     slurm.open()
-    gone_on_with(slurm, number, folder, before, done)
+    gone_on_with(slurm, number, folder, BEGUN, done)
     assert "SIGUSR1: the time of this Slurm job is nearly over" in console(slurm, number)
     assert "back into the queue" in console(slurm, number)
 

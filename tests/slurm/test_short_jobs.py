@@ -14,7 +14,7 @@ def test_what_no_job_lasts_for_ends_the_run_with_the_times_and_can_be_resumed_in
     elastic = (slurm.files / "elastic.yaml").read_text()
     # The site's limit, of which the profile knows nothing.
     slurm.call("scontrol", "create", "PartitionName=brief", "Nodes=ALL", "MaxTime=5", "DefaultTime=5", "State=UP")
-    (slurm.files / "brief.yaml").write_text(elastic.replace('walltime: "00:10:00"', "partition: brief"))
+    (slurm.files / "brief.yaml").write_text(elastic.replace('walltime: "00:20:00"', "partition: brief"))
     number = slurm.sbatch(
         "--nodes=1", "--cpus-per-task=2", "--mem=1500", "--time=00:05:00", SCRIPT, "job.yaml",
         "--cluster", "allocation.yaml", "--folder", "runs/allocation",

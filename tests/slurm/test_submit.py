@@ -25,7 +25,7 @@ def hidden(slurm: Any, *programs: str) -> dict[str, str]:
 def test_the_smallest_job_of_real_chemistry_is_submitted_and_gets_hosts_as_it_needs_them(slurm: Any) -> None:
     slurm.job()
     elastic = (slurm.files / "elastic.yaml").read_text()
-    larger = elastic.replace("memory_mib: 1200", "memory_mib: 3000").replace("00:10:00", "02:00:00")
+    larger = elastic.replace("memory_mib: 1200", "memory_mib: 3000").replace("00:20:00", "02:00:00")
     (slurm.files / "elastic.yaml").write_text(larger)
     order = (ROOT / "jobs" / "tiny.yaml", "--cluster", "elastic.yaml", "--set", "knowledge.persist=false")
     shown = slurm.grafico("submit", *order, "--dry-run").out
@@ -129,7 +129,7 @@ def test_a_submitted_run_that_slurm_is_told_to_cancel_takes_its_hosts_along_and_
 def test_what_cannot_be_submitted_leaves_nothing(slurm: Any) -> None:
     slurm.job()
     elastic = (slurm.files / "elastic.yaml").read_text()
-    (slurm.files / "wrong.yaml").write_text(elastic.replace('walltime: "00:10:00"', "partition: nowhere"))
+    (slurm.files / "wrong.yaml").write_text(elastic.replace('walltime: "00:20:00"', "partition: nowhere"))
     refused = slurm.grafico("submit", "job.yaml", "--cluster", "wrong.yaml", "--json", check=False)
     assert refused.code == 2
     assert "invalid partition specified: nowhere" in refused.json["error"]
