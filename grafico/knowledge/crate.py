@@ -32,6 +32,8 @@ __all__ = ["METADATA", "import_crate", "is_crate"]
 METADATA = "ro-crate-metadata.json"
 MAX_METADATA_BYTES = 64 * 1024**2
 MAX_MEMBERS = 200_000
+MAX_RATIO = 200
+"""N-Quads are packed to a twentieth; what is packed to a thousandth is there to fill a memory."""
 _RDF_TYPES = {
     "application/n-quads": "n-quads",
     "application/trig": "trig",
@@ -143,6 +145,11 @@ class _Zip:
             raise QueryError(f"{self.path}: {name} is a link, which could lead out of the crate")
         if member.flag_bits & 0x1:
             raise QueryError(f"{self.path}: {name} is encrypted", hint="unpack it, and import the folder")
+        if member.file_size > 2 * MAX_METADATA_BYTES and member.file_size > MAX_RATIO * member.compress_size:
+            raise QueryError(
+                f"{self.path}: {name} unpacks to {member.file_size // max(member.compress_size, 1)} times its size",
+                hint="no real data do; if these are, unpack it, and import the folder",
+            )
         return member
 
     def size(self, name: str) -> int:
@@ -167,7 +174,11 @@ def _opened(path: Path) -> Iterator["_Folder | _Zip"]:
         with zipfile.ZipFile(path) as archive:
             crate = _Zip(path, archive)
             if METADATA not in archive.namelist():
-                raise QueryError(f"{path} is no RO-Crate: it has no {METADATA} at its top")
+                deeper = any(name.endswith(f"/{METADATA}") for name in archive.namelist())
+                raise QueryError(
+                    f"{path} is no RO-Crate: it has no {METADATA} at its top",
+                    hint="unpack it, and import the folder that has it" if deeper else None,
+                )
             yield crate
     except _DAMAGED as error:
         raise QueryError(f"{path} is no zip file that can be read: {error}", hint="was it copied whole?") from error

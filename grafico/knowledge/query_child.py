@@ -6,6 +6,7 @@ is inside compiled code, where no exception reaches it; so the kernel ends this 
 
 import contextlib
 import json
+import re
 import resource
 import signal
 import sys
@@ -85,13 +86,22 @@ def _run(store: Any, form: str, request: dict[str, Any]) -> dict[str, Any]:
         )
         rows, truncated = bounded_rows(result, form, len(columns), request["limit"])
     except SyntaxError as error:
-        raise QueryError(f"the query does not parse: {str(error)[:300]}") from error
+        raise QueryError(f"the query does not parse: {_plain(str(error))}") from error
     except (ValueError, RuntimeError) as error:
         raise QueryError(f"the query cannot be answered: {error}") from error
     except OSError as error:
         raise KnowledgeError(f"the store cannot be read: {error}", hint="run `grafico kb rebuild`") from error
     seconds = time.perf_counter() - started
     return {"form": form, "variables": columns, "rows": rows, "truncated": truncated, "seconds": seconds}
+
+
+def _plain(said: str) -> str:
+    """Return what a parser says, without the signs that might have stood there: a long list that helps nobody."""
+    found = re.match(r"error at (\d+):(\d+): expected (?:one of )?(.*)", said, re.DOTALL)
+    if found is None:
+        return said[:300]
+    reasons = [one for one in found[3].split(", ") if re.fullmatch(r"[A-Za-z]+( [A-Za-z]+)+", one)]
+    return f"line {found[1]}, column {found[2]}: {reasons[0] if reasons else 'this cannot stand there'}"
 
 
 def _limit(seconds: float) -> None:

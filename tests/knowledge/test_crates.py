@@ -350,6 +350,7 @@ def packed(folder, path, *, replace=(), link=None, extra=()):
 
 def test_zip_files_that_are_traps_are_refused_or_harmless(copy, empty, tmp_path):
     bomb = packed(copy, tmp_path / "bomb.zip", replace=[(METADATA, b" " * 80_000_000)])
+    dense = packed(copy, tmp_path / "dense.zip", replace=[("knowledge.nq", b"#" * 140_000_000)])
     link = packed(copy, tmp_path / "link.zip", replace=[("knowledge.nq", b"/etc/passwd")], link="knowledge.nq")
     torn = tmp_path / "torn.zip"
     whole = packed(copy, tmp_path / "whole.zip").read_bytes()
@@ -363,6 +364,7 @@ def test_zip_files_that_are_traps_are_refused_or_harmless(copy, empty, tmp_path)
     nothing.write_bytes(b"")
     for path, message in [
         (bomb, "more than"),
+        (dense, "times its size"),
         (link, "is a link"),
         (torn, "no zip file"),
         (bare, "no RO-Crate"),

@@ -243,3 +243,9 @@ def test_a_prefix_that_stands_for_nothing_is_named(query):
         check_query(query)
     assert "chem" in caught.value.hint
     assert check_query(f"PREFIX foo: <urn:x> {query}")
+
+
+def test_what_only_the_store_refuses_is_told_in_words(knowledge):
+    with pytest.raises(QueryError) as caught:
+        knowledge.query("SELECT * { ?s ?p ?o } LIMIT 99999999999999999999999999")
+    assert caught.value.message.endswith("line 1, column 55: The query limit should be a non negative integer")
