@@ -72,18 +72,31 @@ def _holds_any(stream: object) -> bool:
 
 
 class Group(TyperGroup):
-    """Commands whose help fills the terminal: where a line of a docstring ends is nothing to a reader."""
+    """Commands whose help fills the terminal, and asks for no value where an option takes none."""
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         """Return a command."""
         command = super().get_command(ctx, cmd_name)
-        if command is not None and command.help:
-            command.help = flowing(command.help)
+        if command is not None:
+            command.help = flowing(command.help or "")
+            _without_values(command, ctx)
         return command
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Print the help."""
+        _without_values(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+def _without_values(command: Any, ctx: typer.Context) -> None:
+    """Let the help show flags as ``--json``, not as ``--json <bool>``."""
+    for option in command.get_params(ctx):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
 
 
 def flowing(text: str) -> str:
-    """Return a text with a line for each paragraph."""
+    """Return a text with a line for each paragraph: where a line of a docstring ends is nothing to a reader."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -104,3 +104,10 @@ def test_the_help_of_a_command_fills_the_terminal(
     for line, following in itertools.pairwise(said):
         word = following.split()[0] if following.split() else ""
         assert not (line.strip() and word) or len(line.rstrip()) + 1 + len(word) >= 60, line
+
+
+@pytest.mark.parametrize("command", ["", "run", "kb", "kb query", "doctor"])
+def test_the_help_of_a_flag_asks_for_no_value(command: str, grafico: Callable[..., Any]) -> None:
+    said = grafico(*command.split(), "--help").out
+    assert "--help" in said
+    assert "<bool>" not in said
