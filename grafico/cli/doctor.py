@@ -32,6 +32,8 @@ class Part(NamedTuple):
     what: str
     extra: str | None
     """The extra that brings it; ``None`` for what grafico always needs."""
+    note: str = ""
+    """What to know before it is installed."""
 
 
 class Tool(NamedTuple):
@@ -64,7 +66,7 @@ PARTS = (
     Part("pyzeo", "pyzeo", "frameworks: pores (Zeo++)", "mof"),
     Part("mofstructure", "mofstructure", "frameworks: nets", "mof"),
     Part("core-mof", "CoRE_MOF", "frameworks: structures by refcode", "mof"),
-    Part("torch", "torch", "machine-learned potentials", "mlip"),
+    Part("torch", "torch", "machine-learned potentials", "mlip", "; without a GPU a CPU build of torch first"),
     Part("sevenn", "sevenn", "potentials 7net", "mlip"),
     Part("chgnet", "chgnet", "potentials chgnet", "mlip"),
     Part("torch-sim-atomistic", "torch_sim", "many relaxations at once", "mlip"),
@@ -132,7 +134,7 @@ def _clusters() -> list[dict[str, Any]]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    get = f'pip install "grafico[{part.extra}]"' if part.extra else "pip install --force-reinstall grafico"
+    get = f'pip install "grafico[{part.extra}]"{part.note}' if part.extra else "pip install --force-reinstall grafico"
     row = {"name": part.name, "kind": part.extra or "core", "what": part.what, "state": "ok", "version": "", "get": ""}
     try:
         row["version"] = installed_version(part.name)
