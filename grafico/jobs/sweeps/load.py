@@ -110,7 +110,7 @@ class _Problems:
             self.members.setdefault(line, []).append(member.told)
             self.hints.setdefault(line, error.hint)
 
-    def error(self, where: str, total: int) -> JobError:
+    def error(self, where: str, total: int, hint: str) -> JobError:
         lines = []
         for text, keys in list(self.members.items())[:MAX_PROBLEMS]:
             names = ", ".join(keys[:MAX_NAMES]) + (
@@ -120,7 +120,7 @@ class _Problems:
         if len(self.members) > MAX_PROBLEMS:
             lines.append(f"  … and {len(self.members) - MAX_PROBLEMS} other problems")
         heading = f"{where}: {self.bad} of {total} members cannot run; nothing was started"
-        return JobError("\n".join([f"{heading}:", *lines]), hint="mend them, or leave them out with `exclude`")
+        return JobError("\n".join([f"{heading}:", *lines]), hint=hint)
 
 
 def load_sweep(
@@ -184,7 +184,10 @@ def load_sweep(
         except BadInput as error:
             problems.add(member, error, document.where)
     if problems.bad:
-        raise problems.error(document.where, len(expansion.members))
+        hint = (
+            "mend them, or leave them out with `exclude`" if job.matrix else "mend them, or leave them out of `include`"
+        )
+        raise problems.error(document.where, len(expansion.members), hint)
     return Sweep(
         job=job,
         graph=graph,
