@@ -1,12 +1,13 @@
 """Opening a cluster for a run; everything heavy is imported only then."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grafico.cluster.layout import lay_out
+from grafico.cluster.layout import WorkerSpec, lay_out
 from grafico.cluster.leases import lease_folder
 from grafico.cluster.profile import Profile
 
@@ -61,11 +62,18 @@ async def open_cluster(
     from grafico.cluster.lanes import Cluster
     from grafico.cluster.launch import last_words
     from grafico.cluster.mps import shared_gpus
+    from grafico.cluster.neighbors import Neighbors
     from grafico.cluster.scratch import scratch_folder
 
     with scratch_folder() as scratch:
         cluster = Cluster(profile, specs, Path(run_root), lambda name: last_words(scratch, name))
-        watcher = Watcher(specs, cluster.worker_up, cluster.worker_down)
+        neighbors = Neighbors(specs, cluster.worker_shared)
+
+        def came(spec: WorkerSpec, address: str) -> None:
+            cluster.worker_up(spec, address)
+            neighbors.look(spec)  # before anything is sent there
+
+        watcher = Watcher(specs, came, cluster.worker_down)
         async with shared_gpus(specs, scratch, tell=lambda news: say(f"{MPS}: {news}")) as shared:
             for problem in shared.problems:
                 say(f"note: goes on without {MPS}: {problem}")
@@ -76,8 +84,10 @@ async def open_cluster(
                 cluster.connect(running)
                 if news := moved(profile.dashboard, running.dashboard_link):
                     say(f"note: {news}")
+                looking = asyncio.create_task(neighbors.watch(), name="look at other runs")
                 try:
                     await cluster.ready()
                     yield cluster
                 finally:
+                    looking.cancel()
                     await cluster.kill()

@@ -176,6 +176,14 @@ class Cluster:
         """Return what has not been sent yet, by kind; nothing once nothing more is started."""
         return [] if self._draining else self._backlog.pending()
 
+    def crowded(self) -> int:
+        """Return how many calculations wait while some worker, or one that would come, has nothing to do; see ``run_graph``."""
+        if self._draining:
+            return 0
+        there = {each.spec.pool for each in self._backlog.stations.values() if each.alive}
+        never = {pool.pool for pool in self.presence.pools if pool.hopeless}
+        return self._backlog.crowded([spec for spec in self.specs if spec.pool not in there | never])
+
     @property
     def awaited(self) -> str:
         """What keeps everything from going on, in words for people; empty if nothing does."""
@@ -188,6 +196,7 @@ class Cluster:
     def connect(self, link: Link, left: Mapping[str, str] | None = None) -> None:
         """Take over a cluster that is up, and what it still holds of the run: by ticket, the worker."""
         self._sender.connect(link, left or {})
+        self._mind_who_comes()
         self._pump_soon()
 
     async def ready(self) -> None:
@@ -208,6 +217,7 @@ class Cluster:
         """Count a worker in."""
         self.presence.up(spec.name, address)
         self._backlog.up(spec, ends_at=ends_at)
+        self._mind_who_comes()
         self._first.set()
         self._pump_soon()
 
@@ -238,6 +248,7 @@ class Cluster:
         if name in self.presence.given_up:
             return
         self.presence.give_up(name, words)
+        self._mind_who_comes()
         if self.presence.none_starts:
             self._first.set()
         self._hopeless_now()
@@ -259,6 +270,14 @@ class Cluster:
         for work in list(self._works.values()):
             self._fail(work, error)
         self._idle.set()
+
+    def _mind_who_comes(self) -> None:
+        """Have workers of our own waited for, those that are only starting too, before what other runs have."""
+        if self._link is not None and self._link.standing:
+            self._backlog.claims = "any"  # its scheduler has one line for all
+        else:
+            there = self.presence.addresses.keys() | self.presence.given_up.keys()
+            self._backlog.claims = "last" if all(spec.name in there for spec in self.specs) else "none"
 
     def _hopeless_now(self) -> None:
         for work in list(self._works.values()):

@@ -15,10 +15,11 @@ import re
 import stat
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from grafico.errors import ProfileError
 
-__all__ = ["Lease", "lease_folder"]
+__all__ = ["Holder", "Lease", "holders", "lease_folder"]
 
 POLL_S = 0.02
 
@@ -49,6 +50,29 @@ def lease_folder() -> Path:
     return folder
 
 
+class Holder(NamedTuple):
+    """Who holds one slot."""
+
+    pid: int
+    """0 if it has not said so yet."""
+    vram_mib: int
+
+
+def holders(folder: Path, gpu: str) -> list[Holder]:
+    """Return who holds slots of a GPU now, one entry for each slot."""
+    found = []
+    for path in folder.glob(f"{_name(gpu)}.slot-*"):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append(_read(file))
+            finally:
+                os.close(file)
+    return found
+
+
 class Lease:
     """One or all slots of a GPU. Made by :meth:`take`, given back by :meth:`release` or by the end of the process."""
 
@@ -73,7 +97,7 @@ class Lease:
         need_mib, card_mib
             GPU memory asked for, and all there is, MiB. What other holders asked for stands in their files.
         """
-        name = "gpu-" + re.sub(r"[^A-Za-z0-9_.-]", "_", gpu)
+        name = _name(gpu)
         while True:
             taken = cls._take(folder, name, slots=slots, whole=whole, need_mib=need_mib, card_mib=card_mib)
             # Whoever tidies up (systemd at a user's last logout) may have removed the files while we waited for them:
@@ -111,7 +135,7 @@ class Lease:
         while True:
             free = [n for n, file in enumerate(files) if _try(file)]
             used = [n for n in range(len(files)) if n not in free]
-            room = need_mib + sum(_read(files[n]) for n in used) <= card_mib
+            room = need_mib + sum(_read(files[n]).vram_mib for n in used) <= card_mib
             usable = [n for n in free if n < slots]
             if usable and room and len(used) < slots:
                 for n, file in enumerate(files):
@@ -156,8 +180,13 @@ def _write(file: int, need_mib: int) -> None:
     os.pwrite(file, json.dumps({"pid": os.getpid(), "vram_mib": need_mib}).encode(), 0)
 
 
-def _read(file: int) -> int:
+def _read(file: int) -> Holder:
     try:
-        return int(json.loads(os.pread(file, 4096, 0))["vram_mib"])
+        said = json.loads(os.pread(file, 4096, 0))
+        return Holder(int(said["pid"]), int(said["vram_mib"]))
     except (ValueError, KeyError, TypeError):
-        return 0  # its holder has just taken it
+        return Holder(0, 0)  # its holder has just taken it
+
+
+def _name(gpu: str) -> str:
+    return "gpu-" + re.sub(r"[^A-Za-z0-9_.-]", "_", gpu)

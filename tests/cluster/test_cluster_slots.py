@@ -13,6 +13,7 @@ import calculations_for_tests as cases
 import pytest
 from calculations_for_tests import Number
 
+from grafico.cluster import Pool, Profile
 from grafico.cluster.leases import Lease
 from grafico.runs import read_starts
 
@@ -144,3 +145,35 @@ def test_a_lease_on_files_that_were_removed_meanwhile_is_taken_anew(own_leases):
             third.result(0.3)
         second.release()
         third.result(10).release()
+
+
+def test_nothing_waits_for_another_run_s_gpu_while_one_beside_it_is_idle(on_cluster, task, paths, own_leases):
+    pool = Pool(name="gpu", gpus=2, simulated=True, gpu_memory_mib=CARD, memory_mib=8000, cpus=2)
+    other = Lease.take(own_leases, "simulated-0", slots=3, whole=True, need_mib=CARD, card_mib=CARD)
+
+    async def use(cluster):
+        lanes = [task(cases.double, Number(value=n), resources={"gpu": "slot"}) for n in range(3)]
+        lanes.append(task(cases.double, Number(value=9), resources={"gpu": "exclusive"}))
+        return await asyncio.wait_for(asyncio.gather(*map(cluster.run, lanes)), 60)
+
+    try:
+        outcomes = on_cluster(use, Profile(name="two", pools=(pool,)))
+    finally:
+        other.release()
+    assert all(outcome.ok for outcome in outcomes)
+    assert {start.gpu for start in read_starts(paths)} == {"simulated-1"}
+
+
+def test_where_other_runs_have_all_gpus_one_waits_in_line_with_them(on_cluster, task, paths, own_leases):
+    pool = Pool(name="gpu", gpus=1, simulated=True, gpu_memory_mib=CARD, memory_mib=8000, cpus=2)
+    other = Lease.take(own_leases, "simulated-0", slots=3, whole=True, need_mib=CARD, card_mib=CARD)
+
+    async def use(cluster):
+        lane = asyncio.create_task(cluster.run(task(cases.double, Number(), resources={"gpu": "slot"})))
+        whole = asyncio.create_task(cluster.run(task(cases.double, Number(value=1), resources={"gpu": "exclusive"})))
+        await asyncio.sleep(6)
+        assert read_starts(paths) == []
+        other.release()
+        return await asyncio.wait_for(asyncio.gather(lane, whole), 60)
+
+    assert all(outcome.ok for outcome in on_cluster(use, Profile(name="one", pools=(pool,))))

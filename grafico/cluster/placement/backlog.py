@@ -17,7 +17,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -25,7 +25,7 @@ from grafico.calculations import Model
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.placement.lines import Head, Line, Lines, Sort, sort_of
 from grafico.cluster.placement.needs import Demand, taken
-from grafico.cluster.placement.stations import Shape, Station, shape_of
+from grafico.cluster.placement.stations import Hold, Shape, Station, shape_of
 
 __all__ = ["Backlog", "Pending", "Placed"]
 
@@ -81,16 +81,6 @@ class Pending(Model):
     oldest_s: float = Field(ge=0, description="how long the oldest has waited")
 
 
-class Hold(NamedTuple):
-    """A worker that is kept for a kind until there is room."""
-
-    worker: str
-    since: float
-    room_at: float
-    until: float
-    """Then it is chosen anew: what was expected did not come."""
-
-
 class Backlog(Generic[ItemT]):
     """What waits, what runs where, and who is next.
 
@@ -122,6 +112,8 @@ class Backlog(Generic[ItemT]):
         self._pace: float | None = None
         self._running: Counter[Sort] = Counter()
         self._served: dict[Sort, float] = {}
+        self.claims: Literal["any", "last", "none"] = "any"
+        """Whether to send anything to where others have all: also if they are not on every worker that would do?"""
         self.again_s: float | None = None
         """Seconds after which :meth:`place` may find more although nothing has happened; ``None``: not before it does."""
 
@@ -152,6 +144,20 @@ class Backlog(Generic[ItemT]):
             oldest = min(queue[0].since for queue in queues)
             found.append(Pending(need=need, count=sum(len(queue) for queue in queues), oldest_s=max(0.0, now - oldest)))
         return found
+
+    def crowded(self, absent: Sequence[WorkerSpec] = ()) -> int:
+        """Return how many wait while a worker has room that none of them can use; 0 if there is no such worker.
+
+        Parameters
+        ----------
+        absent
+            Workers that would come if they were needed.
+        """
+        reached = {shape for line in self._lines for shape in line.reach}
+        spare = any(s.taken(s.first) < s.capacity[s.first] and s.shape not in reached for s in self._alive.values())
+        if not spare and len(self._lines):
+            spare = any(all(taken(need, spec) is None for need in self._lines.queues) for spec in absent)
+        return len(self._lines) if spare else 0
 
     # -- workers come and go -------------------------------------------------------------------------------------
 
@@ -353,6 +359,9 @@ class Backlog(Generic[ItemT]):
             hold = self._holds[need] = Hold(station.spec.name, now, now + room, now + 2 * room + 10.0)
         held[hold.worker] = hold.room_at
         if not any(station.elsewhere.values()) or not station.fits_ours(parts[station.shape]):
+            return None
+        others = (any(s.elsewhere.values()) for s in self._alive.values() if s.shape in parts and s.lasts(need, wall))
+        if self.claims == "none" or (self.claims == "last" and not all(others)):
             return None
         left = CLAIM_S - (now - hold.since)
         if left > 0.0:

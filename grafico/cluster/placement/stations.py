@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.placement.needs import END_MARGIN_S, Demand
 
-__all__ = ["Shape", "Station", "shape_of"]
+__all__ = ["Hold", "Shape", "Station", "shape_of"]
 
 Shape: TypeAlias = tuple[bool, int, int, int, int, float]
 """Workers of one shape can do the same."""
@@ -25,6 +25,16 @@ class Stay(NamedTuple):
     need: Demand
     since: float
     part: Mapping[str, int]
+
+
+class Hold(NamedTuple):
+    """A worker that is kept for a kind until there is room."""
+
+    worker: str
+    since: float
+    room_at: float
+    until: float
+    """Then it is chosen anew: what was expected did not come."""
 
 
 @dataclass
