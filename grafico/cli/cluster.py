@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grafico.cli.output import BAD_INPUT, JsonFlag, out, print_json, say
+from grafico.cli.output import BAD_INPUT, Group, JsonFlag, out, print_json, say
 from grafico.cli.tables import print_lines, show_table
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(cls=Group, no_args_is_help=True)
 
 ProfileName = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its YAML file.")]
 ClusterName = Annotated[str, typer.Argument(metavar="NAME", help="A cluster's name, or the path of its folder.")]
