@@ -13,6 +13,7 @@ from grafico.errors import RunBroken, RunError
 from grafico.runs.processes import machine_token, start_of
 
 __all__ = [
+    "another_folder",
     "disk_errors",
     "link_new",
     "make_folder",
@@ -69,6 +70,19 @@ def make_folder(path: Path) -> None:
             make_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
     sync_folder(path.parent)
+
+
+def another_folder(recorded: str, folder: Path) -> bool:
+    """Whether a record that names ``recorded`` as its folder belongs to that one, of which ``folder`` is a copy.
+
+    A folder that was moved is no copy: the one that is named is gone.
+    """
+    if not recorded or recorded == str(folder):
+        return False
+    try:
+        return not Path(recorded).samefile(folder)
+    except OSError:
+        return False
 
 
 def sync_folder(path: Path) -> None:

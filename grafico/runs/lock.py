@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from grafico.errors import RunLocked
-from grafico.runs.files import disk_errors, link_new, read_bytes, write_atomic
+from grafico.runs.files import another_folder, disk_errors, link_new, read_bytes, write_atomic
 from grafico.runs.paths import RunPaths
 from grafico.runs.processes import ProcessId, this_process
 from grafico.runs.run import utc_now
@@ -31,6 +31,8 @@ class Holder:
     """UTC, ISO 8601."""
     slurm_job: str = ""
     slurm_restart: int = 0
+    root: str = ""
+    """The run's folder; a copy of it has the lock's file as well, and nobody who holds it."""
 
     @property
     def process(self) -> ProcessId:
@@ -73,6 +75,7 @@ class RunLock:
             since=utc_now(),
             slurm_job=environ.get("SLURM_JOB_ID", ""),
             slurm_restart=int(restart) if restart.isdecimal() else 0,
+            root=str(paths.root),
         )
         self.held = False
 
@@ -94,8 +97,8 @@ class RunLock:
         reason: str | None = None
         with disk_errors("the lock of the run could not be taken", path):
             if not link_new(path, data):
-                holder = read_holder(self.paths)
-                reason = "it could not be read" if holder is None else holder.gives_way_to(self.holder)
+                holder = _written(self.paths)
+                reason = _void(holder, self.paths) or (holder.gives_way_to(self.holder) if holder else None)
                 if reason is None and take_over:
                     reason = f"told to take over from {holder}"
                 if reason is None:
@@ -120,7 +123,20 @@ class RunLock:
 
 
 def read_holder(paths: RunPaths) -> Holder | None:
-    """Return who holds a run, ``None`` if nobody does or the file cannot be read."""
+    """Return who holds a run, ``None`` if nobody does, or the file cannot be read or was copied from another folder."""
+    holder = _written(paths)
+    return None if _void(holder, paths) else holder
+
+
+def _void(holder: Holder | None, paths: RunPaths) -> str:
+    """Return why what a lock's file says does not count; empty if it does."""
+    if holder is None:
+        return "it could not be read"
+    return f"its lock was copied from {holder.root}" if another_folder(holder.root, paths.root) else ""
+
+
+def _written(paths: RunPaths) -> Holder | None:
+    """Return whom a lock's file names, ``None`` if there is none or it cannot be read."""
     try:
         data = read_bytes(paths.controller)
     except OSError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grafico.runs.files import disk_errors, write_all
+from grafico.runs.files import another_folder, disk_errors, write_all
 from grafico.runs.paths import RunPaths
 from grafico.runs.processes import ProcessId, host_name, this_process
 
@@ -37,6 +37,8 @@ class Started:
     """Id of the standing cluster that ran it; empty for workers that end with their controller."""
     slurm_job: str = ""
     """Slurm job that held the worker."""
+    root: str = ""
+    """Folder of the run that it was started for; a copy of that has this record as well."""
     ended: float | None = None
     status: str = ""
     """``success``, a failure's kind, or empty while (or because) no end was written."""
@@ -99,6 +101,7 @@ class StartLog:
             started=time.time(),
             cluster=cluster,
             slurm_job=slurm_job,
+            root=str(self.paths.root),
         )
         where = {"cluster": cluster, "slurm_job": slurm_job}
         self._append(
@@ -115,6 +118,7 @@ class StartLog:
                 "gpu": gpu,
                 "slot": slot,
                 "time": started.started,
+                "root": started.root,
                 **{name: value for name, value in where.items() if value},
             }
         )
@@ -199,9 +203,11 @@ def start_ids(paths: RunPaths, key: str, attempt: int) -> set[str]:
 def orphans(paths: RunPaths, spared: str = "") -> list[Started]:
     """Return the calculations that were started, not ended, and whose process is still alive on this host.
 
-    Those of the standing cluster ``spared`` are none: whoever connects to it finds them again.
+    Those of the standing cluster ``spared`` are none: whoever connects to it finds them again. Nor are those of the
+    run of which this folder is a copy.
     """
     left = [s for s in read_starts(paths) if s.ended is None and s.process.alive()]
+    left = [s for s in left if not another_folder(s.root, paths.root)]
     return [s for s in left if not s.cluster or s.cluster != spared]
 
 
@@ -280,6 +286,7 @@ def _started(entry: dict[str, Any], end: dict[str, Any] | None) -> Started:
         started=entry["time"],
         cluster=entry.get("cluster", ""),
         slurm_job=entry.get("slurm_job", ""),
+        root=entry.get("root", ""),
         ended=end["time"] if end else None,
         status=end["status"] if end else "",
     )

@@ -1,6 +1,7 @@
 """The courtesy lock: who is refused, who may take over, and what they are told."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from run_children import Note
 from grafico.errors import RunLocked
 from grafico.runs import Run, RunRecorder, read_holder
 from grafico.runs.lock import RunLock
+from grafico.runs.paths import RunPaths
 from grafico.runs.processes import this_process
 
 
@@ -117,3 +119,14 @@ def test_a_refused_recorder_opens_no_segment(run: Run, tmp_path: Path) -> None:
         asyncio.run(scene())
     assert run.paths.segments() == []
     assert read_holder(run.paths) is not None
+
+
+def test_who_holds_a_run_holds_no_copy_of_its_folder(run: Run, tmp_path: Path) -> None:
+    lock = RunLock(run.paths, environ={})
+    lock.acquire()
+    copy = RunPaths(shutil.copytree(run.paths.root, tmp_path / "copy"))
+    assert read_holder(copy) is None
+    assert read_holder(run.paths) == lock.holder
+    assert "its lock was copied from" in str(RunLock(copy, environ={}).acquire())
+    moved = RunPaths(run.paths.root.rename(tmp_path / "moved"))
+    assert read_holder(moved) == lock.holder

@@ -1,11 +1,13 @@
 """What workers say of their starts, and what is done about those that an earlier controller left behind."""
 
 import asyncio
+import shutil
 import signal
+from pathlib import Path
 
 from run_children import child
 
-from grafico.runs import Run, StartLog, end_orphans, orphans, read_starts, start_ids
+from grafico.runs import Run, RunPaths, StartLog, end_orphans, orphans, read_starts, start_ids
 
 KEY = "ab" * 32
 
@@ -47,6 +49,21 @@ def test_a_calculation_that_outlives_its_controller_is_found_and_ended(run: Run)
     process.communicate(timeout=10)
     assert process.returncode == -signal.SIGTERM
     assert orphans(run.paths) == []
+
+
+def test_a_copy_of_a_run_folder_leaves_the_calculations_of_the_run_alone(run: Run, tmp_path: Path) -> None:
+    process = child("calculate", run.paths.root, KEY, 60)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        copy = RunPaths(shutil.copytree(run.paths.root, tmp_path / "copy"))
+        assert asyncio.run(end_orphans(copy)) == []
+        assert process.poll() is None
+        moved = RunPaths(run.paths.root.rename(tmp_path / "moved"))
+        assert [orphan.process.pid for orphan in orphans(moved)] == [process.pid]
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_calculation_that_finishes_in_time_is_waited_for(run: Run) -> None:
