@@ -107,6 +107,7 @@ def simulate(
     workers: Sequence[WorkerSpec],
     *,
     open_at_once: int,
+    open_at_most: int | None = None,
 ) -> Schedule:
     """Work out a schedule.
 
@@ -118,13 +119,19 @@ def simulate(
         All there are; one whose host lives for a limited time is replaced by another when that is over, at once.
     open_at_once
         Lanes that are open at once.
+    open_at_most
+        Lanes that are open while a kind of worker has nothing to do; default no more.
     """
-    return _Simulation(iter(lanes), workers, open_at_once).run()
+    return _Simulation(iter(lanes), workers, open_at_once, open_at_most or open_at_once).run()
 
 
 class _Simulation:
-    def __init__(self, lanes: Iterator[SimulatedLane], workers: Sequence[WorkerSpec], open_at_once: int) -> None:
+    def __init__(
+        self, lanes: Iterator[SimulatedLane], workers: Sequence[WorkerSpec], open_at_once: int, open_at_most: int
+    ) -> None:
         self.lanes = lanes
+        self.bound = open_at_once
+        self.beyond = open_at_most - open_at_once
         self.now = 0.0
         self.schedule = Schedule(busy={worker.name: [] for worker in workers})
         self.backlog: Backlog[_Item] = Backlog(workers, clock=lambda: self.now, wall=lambda: self.now)
@@ -157,6 +164,8 @@ class _Simulation:
                 self.schedule.busy[placed.worker].append(Busy(self.now, self.now + step.seconds, places))
                 entry = (self.now + step.seconds, next(self.numbers), placed.item, spec.name, placed.part)
                 heapq.heappush(self.ends, entry)
+            if self.open_more():
+                continue
             if not self.ends:
                 if not len(self.backlog):
                     break
@@ -197,13 +206,22 @@ class _Simulation:
 
     def open(self) -> None:
         """Open further lanes, as long as there is room for them."""
-        while self.free > 0:
-            phases = next(self.lanes, None)
-            if phases is None:
-                return
-            self.free -= 1
-            self.advance(_Lane(phases, self.now))
-            self.settle()
+        while self.free > 0 and self.open_one():
+            pass
+
+    def open_more(self) -> bool:
+        """Open one lane more where calculations wait and a kind of worker has nothing to do; say if there was one."""
+        return self.free > -self.beyond and 2 * self.backlog.crowded() >= self.bound and self.open_one()
+
+    def open_one(self) -> bool:
+        """Open the next lane, if there is one."""
+        phases = next(self.lanes, None)
+        if phases is None:
+            return False
+        self.free -= 1
+        self.advance(_Lane(phases, self.now))
+        self.settle()
+        return True
 
     def advance(self, lane: _Lane) -> None:
         """Begin a lane's next phase, or end it."""

@@ -192,7 +192,7 @@ class Context(Generic[StateT]):
         members
             State (or input) of each lane, by the key that is the lane's identity: ``[A-Za-z0-9_.+-]+``.
         limit
-            Lanes open at once; default the run's limit.
+            Lanes open at once, never more; default the run's limit, and more while workers have nothing to do.
         label
             What people call it; default the target's name.
         folder

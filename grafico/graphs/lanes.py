@@ -1,8 +1,9 @@
 """Lanes: many walks (or calculations) side by side, bounded, each with an outcome of its own."""
 
 import asyncio
+import itertools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -25,6 +26,9 @@ __all__ = ["Lanes", "Members"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
+LOOK_S = 0.1
+"""How often a fan-out looks whether to open more lanes than its bound."""
+
 KEY_PATTERN = re.compile(r"^[A-Za-z0-9_.+-]+$")
 
 
@@ -41,7 +45,9 @@ class Lanes(Generic[OutputT]):
     """A fan-out. ``await`` it for every outcome in input order, or iterate :meth:`as_completed`.
 
     Lanes start when it is awaited. At most ``limit`` are open at once; the bound holds for this fan-out
-    alone, so nested fan-outs cannot wait for each other. Nothing of a finished lane is kept but its outcome.
+    alone, so nested fan-outs cannot wait for each other. Where no limit is given the run's bounds it, and more are opened
+    while half as many calculations wait and a kind of worker has nothing to do: what uses it may come later in the order
+    of the members. Nothing of a finished lane is kept but its outcome.
     """
 
     def __init__(
@@ -65,13 +71,14 @@ class Lanes(Generic[OutputT]):
         self._folder = folder
         self._fold = fold
         self.limit = limit if limit is not None else ctx.walk.scope.limits.lanes
+        self._fixed = limit is not None
         name = f"{target.id}@{target.version}" if isinstance(target, Graph) else target.name
         self.target_name = name
         self.label = label or (target.id if isinstance(target, Graph) else target.name)
         parent = ctx.walk.lane
         self._prefix = f"{parent}/" if parent else ""
         self._prefix += f"{position.step}.{position.ordinal}:"
-        self._workers: list[asyncio.Task[None]] = []
+        self._workers: set[asyncio.Task[None]] = set()
         self._done: asyncio.Queue[tuple[str, Outcome[Any]] | BaseException] = asyncio.Queue()
         self._ended = 0
         self._started = False
@@ -108,12 +115,11 @@ class Lanes(Generic[OutputT]):
 
     async def close(self) -> None:
         """Cancel the lanes that are still open."""
-        workers = [worker for worker in self._workers if not worker.done()]
+        workers = tuple(self._workers)
         for worker in workers:
             worker.cancel()
         if workers:
             await asyncio.gather(*workers, return_exceptions=True)
-        self._workers.clear()
         self._members.clear()
 
     async def _all(self) -> dict[str, Outcome[OutputT]]:
@@ -156,13 +162,35 @@ class Lanes(Generic[OutputT]):
             )
         queue = iter(self.keys)
         for _ in range(min(self.limit, len(self.keys))):
-            self._workers.append(asyncio.create_task(self._work(queue)))
+            self._begin(self._work(queue))
+        crowded = walk.scope.crowded
+        if len(self.keys) > self.limit and not self._fixed and crowded is not None:
+            self._begin(self._open_more(queue, crowded))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._workers.add(task)
+        task.add_done_callback(self._workers.discard)
+
+    async def _open_more(self, queue: Iterator[str], crowded: Callable[[], int]) -> None:
+        """Open lanes beyond the bound, one more at each look than at the last, while something has nothing to do."""
+        scope, more = self.ctx.walk.scope, 0
+        while self._ended < len(self.keys):
+            await asyncio.sleep(LOOK_S)
+            more = more + 1 if 2 * crowded() >= self.limit else 0
+            for key in itertools.islice(queue, max(0, min(more, scope.limits.most_lanes - scope.open_lanes))):
+                self._begin(self._work(iter((key,))))
 
     async def _work(self, queue: Iterator[str]) -> None:
         """Run lanes one after the other; a fault of the machinery goes to whoever awaits the fan-out."""
+        scope = self.ctx.walk.scope
         try:
             for key in queue:
-                outcome, replayed = await self._lane(key)
+                scope.open_lanes += 1
+                try:
+                    outcome, replayed = await self._lane(key)
+                finally:
+                    scope.open_lanes -= 1
                 self._ended += 1
                 self._announce(key, outcome, replayed=replayed)
                 self._done.put_nowait((key, outcome if self._fold is None else await self._fold(key, outcome)))

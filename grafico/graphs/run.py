@@ -1,6 +1,6 @@
 """Running a graph from its first node to its outcome."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from grafico.calculations import Failure, Outcome
@@ -26,6 +26,7 @@ async def run_graph(
     limits: Limits | None = None,
     seed: int | None = None,
     gpus: int = 0,
+    crowded: Callable[[], int] | None = None,
 ) -> Outcome[Any]:
     """Walk ``graph`` from its start; with a recorder that remembers an earlier run, replay it first.
 
@@ -45,6 +46,9 @@ async def run_graph(
         Makes ``ctx.random()`` the same in every run, position by position.
     gpus
         How many GPUs ``compute`` has at most; nodes ask for it with ``ctx.gpus()``.
+    crowded
+        Returns how many calculations wait in ``compute`` while a kind of worker that none of them can use has room;
+        more lanes are opened then.
 
     Returns
     -------
@@ -74,6 +78,7 @@ async def run_graph(
         limits=limits or Limits(),
         seed=seed,
         gpus=gpus,
+        crowded=crowded,
     )
     walk = Walk(scope, graph, state, "")
     try:

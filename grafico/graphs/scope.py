@@ -1,7 +1,7 @@
 """What all walks of one run share, and the comparison of a journal with the code that replays it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,11 @@ class Limits:
 
     route_retries: int = 3
     """How often a refused answer goes back to the router."""
-    lanes: int = 64
-    """Lanes that one fan-out keeps open at once, where it does not say itself."""
+    lanes: int = 256
+    """Lanes that one fan-out keeps open at once, where it does not say itself: enough for every slot of a large cluster,
+    and little to hold. It opens more while these wait for one kind of worker and another has nothing to do."""
+    most_lanes: int = 4096
+    """Lanes of the whole run above which no fan-out opens more than its bound."""
     worker_lost_retries: int = 3
     """Attempts after a lost worker, for each calculation."""
     ask_forced: bool = False
@@ -49,6 +52,10 @@ class Scope:
     """Makes chance the same in every run, position by position."""
     gpus: int = 0
     """GPUs that the run's cluster has at most, simulated ones too."""
+    crowded: Callable[[], int] | None = None
+    """Returns how many calculations wait while a kind of worker that none of them can use has room."""
+    open_lanes: int = 0
+    """Lanes of all fan-outs that are open now."""
     flights: dict[str, Flight] = field(default_factory=dict)
     """Calculations under way, by content key."""
     climbed: set[str] = field(default_factory=set)

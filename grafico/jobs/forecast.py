@@ -10,7 +10,7 @@ from grafico.cluster.layout import WorkerSpec, lay_out
 from grafico.cluster.placement import demand, placed, refusal
 from grafico.cluster.simulate import Chains, Step
 from grafico.errors import ProfileError
-from grafico.graphs import Foreseen
+from grafico.graphs import Foreseen, Limits
 from grafico.jobs.catalog import blame
 from grafico.jobs.load import LoadedJob
 from grafico.jobs.provenance import store_of
@@ -117,9 +117,7 @@ def forecast_of(loaded: LoadedJob) -> Forecast:
     if graph.foresee is None:
         return Forecast((), 1)
     if sweep is not None:
-        from grafico.jobs.sweeps.graph import LANES
-
-        return Forecast(tuple(ForecastLane(lane.key, lane.foreseen) for lane in sweep.lanes), LANES)
+        return Forecast(tuple(ForecastLane(lane.key, lane.foreseen) for lane in sweep.lanes), Limits().lanes)
     with store_of(loaded.job), blame(loaded.job.graph, "the forecast"):
         return Forecast((ForecastLane("", tuple(graph.foresee(loaded.request))),), 1)
 

@@ -297,6 +297,7 @@ async def _walk(session: Session, recorder: RunRecorder, watcher: Watcher, stage
                     persist=session.knowledge,
                     seed=session.job.seed,
                     gpus=gpus_of(session.profile),
+                    crowded=cluster.crowded,
                 )
         finally:
             for each in looking:

@@ -9,7 +9,7 @@ from grafico.calculations import Model, Resources
 from grafico.cluster import Profile
 from grafico.cluster.layout import WorkerSpec
 from grafico.cluster.simulate import Busy, Schedule, simulate
-from grafico.graphs import Foreseen
+from grafico.graphs import Foreseen, Limits
 from grafico.jobs.forecast import Forecast
 
 __all__ = ["MAX_SIMULATED", "Cost", "Scheduled", "at_most", "schedule", "typically"]
@@ -64,7 +64,9 @@ def schedule(
     """Simulate a job on the workers of a profile; ``None`` where there is nothing, or far too much, to simulate."""
     if not 0 < forecast.count <= MAX_SIMULATED:
         return None
-    found = simulate(forecast.simulated(workers, seconds), workers, open_at_once=forecast.limit)
+    found = simulate(
+        forecast.simulated(workers, seconds), workers, open_at_once=forecast.limit, open_at_most=Limits().most_lanes
+    )
     return Scheduled(
         makespan_s=found.makespan_s,
         calculations=found.steps,

@@ -241,6 +241,30 @@ def looks(monkeypatch, waiting: int) -> float:
     return looked / served
 
 
+def test_it_is_told_when_nothing_that_waits_can_use_what_is_idle():
+    run = Simulation(node(gpus=1, cpus=2))
+    assert run.backlog.crowded() == 0, "nothing waits"
+    run.ask("cpu", 10, 60.0, cpus=1)
+    run.run(until=1.0)
+    assert run.backlog.crowded() == 8, "two run, and the GPU has nothing to do"
+    run.ask("whole", 2, 60.0, gpu="exclusive")
+    run.run(until=2.0)
+    assert run.backlog.crowded() == 0, "the GPU is full, and one waits for it"
+    run.run()
+    assert run.backlog.crowded() == 0
+
+
+def test_workers_that_would_come_if_they_were_needed_count_as_idle():
+    cards, processors = node(gpus=1, cpus=0), node(gpus=0, cpus=2)
+    run = Simulation(processors)
+    run.ask("cpu", 10, 60.0, cpus=1)
+    run.run(until=1.0)
+    assert run.backlog.crowded() == 0
+    assert run.backlog.crowded(cards) == 8
+    run.backlog.add(demand(Resources(gpu="slot", memory_mib=100), cards), run.jobs[0])
+    assert run.backlog.crowded(cards) == 0, "they have been asked for"
+
+
 def test_a_placement_looks_at_few_workers_however_many_wait(monkeypatch):
     assert looks(monkeypatch, 3000) < 10 * 40
 

@@ -35,8 +35,10 @@ def one(seconds: float, need: Demand | None = None, *, count: int = 1, identity:
     return [Chains((Step(need or needs(), seconds, identity),), count)]
 
 
-def run(*lanes: list[list[Chains]], workers: list[WorkerSpec], open_at_once: int = 64) -> Schedule:
-    return simulate(lanes, workers, open_at_once=open_at_once)
+def run(
+    *lanes: list[list[Chains]], workers: list[WorkerSpec], open_at_once: int = 64, open_at_most: int | None = None
+) -> Schedule:
+    return simulate(lanes, workers, open_at_once=open_at_once, open_at_most=open_at_most)
 
 
 def test_equal_calculations_go_in_rounds() -> None:
@@ -73,6 +75,17 @@ def test_lanes_are_open_only_so_many_at_once() -> None:
     assert run(*lanes, workers=[cpu(cpus=4)], open_at_once=1).makespan_s == 8
     assert run(*lanes, workers=[cpu(cpus=4)], open_at_once=4).makespan_s == 2
     assert run(*lanes, workers=[cpu(cpus=4)], open_at_once=4).lanes_s == [2, 2, 2, 2]
+
+
+def test_lanes_that_wait_for_one_kind_of_worker_keep_no_other_kind_idle() -> None:
+    lanes = [lane(one(10)) for _ in range(8)] + [lane(one(40, on_gpu()))]
+    workers = [cpu(cpus=1), gpu(0)]
+    assert run(*lanes, workers=workers, open_at_once=2).makespan_s == 70 + 40
+    assert run(*lanes, workers=workers, open_at_once=2, open_at_most=4).makespan_s == 50 + 40
+    assert run(*lanes, workers=workers, open_at_once=2, open_at_most=100).makespan_s == 80
+    # Where the GPU has something to do, no more are opened than the bound says.
+    busy = [lane(one(100, on_gpu(whole=True))), *lanes]
+    assert run(*busy, workers=workers, open_at_once=3, open_at_most=100).makespan_s == 140
 
 
 def test_a_host_that_lives_too_short_is_replaced() -> None:

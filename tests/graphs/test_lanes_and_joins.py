@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from walking import MortalRecorder, Number, Square, path_of, refuse_negative, square, walk
 
 from grafico.calculations import CalculationError, Failure, FailureKind, Outcome, Success
+from grafico.control import RuleRouter
 from grafico.errors import GraphDefinitionError, ReplayMismatch, StaleController
 from grafico.graphs import (
     Context,
     End,
+    FolderArtifacts,
     Graph,
     GraphState,
     InlineCompute,
@@ -30,6 +33,7 @@ from grafico.graphs import (
     need_all,
     need_any,
     need_at_least,
+    run_graph,
 )
 
 
@@ -115,6 +119,55 @@ def test_no_more_lanes_are_open_than_the_limit() -> None:
     members = {f"m{n}": Leaf(x=n, delay=0.002, open_now=open_now) for n in range(20)}
     assert walk(ALL, Trunk(members=members), limits=Limits(lanes=5)).ok
     assert open_now == [0, 5]
+
+
+def test_more_lanes_are_opened_while_those_that_are_open_wait_and_something_is_idle(tmp_path: Path) -> None:
+    """The first eight wait for what only the last one does, as lanes on CPUs do while the GPUs' come later."""
+    ended = asyncio.Event()
+
+    class Waits(Node[Leaf, float]):
+        """Wait for the last lane, or be it."""
+
+        async def run(self, ctx: Context[Leaf]) -> End[float]:
+            now = ctx.state.open_now
+            now[0] += 1
+            now[1] = max(now)
+            if ctx.state.x == 8:
+                ended.set()
+            await ended.wait()
+            now[0] -= 1
+            return End(ctx.state.x)
+
+    waits = Graph(id="waits", version="1", state_type=Leaf, nodes=[Waits], start=Waits)
+
+    async def opened(limit: int | None, waiting: int, most: int = 100) -> tuple[int, bool]:
+        """Return how many lanes were open at once, and whether the last of all was among them."""
+        ended.clear()
+        open_now = [0, 0]
+        members = {f"m{n}": Leaf(x=n, open_now=open_now) for n in range(9)}
+        run = run_graph(
+            ALL,
+            Trunk(members=members, target=waits, limit=limit),
+            compute=InlineCompute(FolderArtifacts(tmp_path)),
+            router=RuleRouter(),
+            recorder=MemoryRecorder(),
+            limits=Limits(lanes=4, most_lanes=most),
+            crowded=lambda: waiting,
+        )
+        task = asyncio.ensure_future(run)
+        await asyncio.wait([task], timeout=1.5)
+        found = open_now[1], task.done()
+        ended.set()
+        assert (await task).ok
+        return found
+
+    async def all_of_them() -> None:
+        assert await opened(limit=None, waiting=3) == (9, True)
+        assert await opened(limit=None, waiting=3, most=6) == (6, False), "the run has its bound as well"
+        assert await opened(limit=None, waiting=1) == (4, False), "most of the open lanes do not wait"
+        assert await opened(limit=4, waiting=3) == (4, False), "a bound that a node gives is kept"
+
+    asyncio.run(all_of_them())
 
 
 def test_a_failed_lane_is_a_value_and_its_neighbours_go_on() -> None:

@@ -24,8 +24,6 @@ __all__ = ["MEMBERS", "SweepResult", "SweepState", "row_file", "sweep_graph", "s
 VERSION = 1
 MEMBERS = "members"
 """Folder of the members' results, under ``results/``."""
-LANES = 256
-"""Lanes that are open at once: enough for every slot of a large cluster, and little to hold."""
 
 
 def row_file(lane: str) -> str:
@@ -92,7 +90,7 @@ class RunMembers(Node[SweepState, SweepResult]):
             return LaneEnd("success", row)
 
         ends: dict[str, Any] = await ctx.fan_out(
-            graph, Members(roster.keys, begin), limit=LANES, label="members", folder=MEMBERS, fold=keep
+            graph, Members(roster.keys, begin), label="members", folder=MEMBERS, fold=keep
         )
         state.ends = ends
         failed = sum(end.status == "failure" for end in state.ends.values())
