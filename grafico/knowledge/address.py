@@ -3,10 +3,12 @@
 An address is one line of text, so that a job file, an option or ``$GRAFICO_KB`` can hold it:
 
 - ``https://host/dataset``: queries go to ``…/query``, updates to ``…/update`` (Fuseki, Oxigraph server);
-- ``https://host/path/sparql``: both go there (Blazegraph, Virtuoso);
+- ``https://host/path/sparql``: both go there (Blazegraph);
 - ``https://host/path/query``: updates go to its sibling ``…/update``;
 - ``https://host/repositories/kb#query=&update=kb/statements``: said by hand, relative to the address (GraphDB);
-- ``https://host/sparql#updates=form``: updates are sent as a form, as queries are (Virtuoso before 7.2.6).
+- ``https://host/sparql#updates=form``: updates are sent as a form, as queries are, for servers that want that.
+
+A server that rounds numbers, as Virtuoso 7.2.5 does (to six digits), is refused when results are to be written there.
 """
 
 import ipaddress

@@ -129,7 +129,7 @@ def run_query(
     request = {
         "address" if isinstance(store, Address) else "store": str(store),
         "query": query,
-        "bind": {_variable(name): _bound(name, value) for name, value in (bind or {}).items()},
+        "bind": {_variable(name): _writable(name, value) for name, value in (bind or {}).items()},
         "timeout_s": timeout_s,
         "limit": limit,
         "memory_mib": memory_mib,
@@ -177,6 +177,15 @@ def _variable(name: str) -> str:
     if not (name.isidentifier() and name.isascii()):
         raise QueryError(f"not the name of a variable: {name!r}", hint="use letters, digits and underscores, without ?")
     return name
+
+
+def _writable(name: str, value: Any) -> dict[str, str]:
+    try:
+        term = _bound(name, value)
+        term["value"].encode()
+    except ValueError as error:  # UnicodeEncodeError is one: surrogates; so are integers of thousands of digits
+        raise QueryError(f"?{name} cannot be bound to a value that no text can hold: {error}") from error
+    return term
 
 
 def _bound(name: str, value: Any) -> dict[str, str]:

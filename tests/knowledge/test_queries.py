@@ -249,3 +249,9 @@ def test_what_only_the_store_refuses_is_told_in_words(knowledge):
     with pytest.raises(QueryError) as caught:
         knowledge.query("SELECT * { ?s ?p ?o } LIMIT 99999999999999999999999999")
     assert caught.value.message.endswith("line 1, column 55: The query limit should be a non negative integer")
+
+
+@pytest.mark.parametrize("value", ["\ud800", 10**5000], ids=["half a sign", "5000 digits"])
+def test_a_value_that_no_text_can_hold_is_refused(value, knowledge):
+    with pytest.raises(QueryError, match=r"\?v cannot be bound to a value that no text can hold"):
+        knowledge.query("ASK { ?s ?p ?v }", bind={"v": value})
