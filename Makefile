@@ -18,7 +18,8 @@ help:
 	@echo "make demo    set up, then compute the spectrum of jobs/quickstart.yaml"
 	@echo "make test    set up, then run the tests"
 	@echo "make check   format, lint, types, import rules and tests"
-	@echo "make kill-test [KILLS=30]   kill controllers, workers and calculations at random moments"
+	@echo "make kill-test [KILLS=30] [WITH='--cluster cluster/sim-h100x4.yaml --controllers 2']"
+	@echo "             kill controllers, workers and calculations at random moments"
 
 setup: $(READY)
 
@@ -53,7 +54,7 @@ check: lint types test
 
 KILLS ?= 30
 kill-test: $(READY)
-	$(BIN)/python -m tests.faults.kill_test --kills $(KILLS)
+	$(BIN)/python -m tests.faults.kill_test --kills $(KILLS) $(WITH)
 
 # The versions that everybody gets; made anew in a clean environment when the bounds change. Of torch the newest version that
 # comes as a build for CPUs, which is first, so that its packages for GPUs are not pinned.
