@@ -144,8 +144,7 @@ class RemoteKnowledgeBase(Reader):
         """
         statement = Statement(entities, into)
         done = persist_into(self._graphs, statement)
-        for root in statement.roots:
-            self._identity.setdefault(root.iri, root)
+        self._know(statement.objects())
         return done
 
     def runs(self) -> tuple[Path, ...]:
