@@ -1,6 +1,7 @@
 """`grafico kb export` and `grafico kb import`: knowledge out of the knowledge base and into it."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "export", "import_files"]
 
 CRATE = "ro-crate"
+SHOWN_GRAPHS = 2
 FORMATS = f"turtle, trig, json-ld, n-quads, n-triples, rdf-xml or {CRATE}"
 
 
@@ -107,13 +109,20 @@ def import_files(
         print_json({"imported": [one.model_dump(mode="json") for one in done], "problems": told})
     elif done:
         rows = [
-            [one.source, ", ".join(map(shorten, one.graphs)), one.triples, one.added or "0, was there", one.artifacts]
+            [one.source, _some(map(shorten, one.graphs)), one.triples, one.added or "0, was there", one.artifacts]
             for one in done
         ]
         show_table(out(), "", ["file", "graphs", "triples", "new", "files"], rows, expendable=["files"])
     for problem in problems:
         say(f"grafico: not imported: {problem.message}" + (f"\n  → {problem.hint}" if problem.hint else ""))
     raise typer.Exit(SOME_FAILED if problems else DONE)
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are: a whole store has a graph for each run."""
+    all_names = list(names)
+    left = len(all_names) - SHOWN_GRAPHS
+    return ", ".join(all_names[:SHOWN_GRAPHS]) + (f" and {left} more" if left > 0 else "")
 
 
 def _is_crate(file: Path | None, format_name: str | None) -> bool:

@@ -162,6 +162,15 @@ def test_paths_that_are_no_files_are_refused(empty, tmp_path):
             import_file(empty, path)
 
 
+def test_of_many_graphs_only_some_are_listed_for_people(empty, tmp_path):
+    file = tmp_path / "whole.nq"
+    file.write_text("".join(f"<urn:a:{n}> <urn:b:c> <urn:c:d> <urn:graph:{n}> .\n" for n in range(9)))
+    told = kb("import", file, store=empty.folder).stdout
+    assert "urn:graph:0, urn:graph:1 and 7 more" in " ".join(told.split())
+    again = json.loads(kb("import", file, "--json", store=empty.folder).stdout)
+    assert len(again["imported"][0]["graphs"]) == 9
+
+
 def test_several_files_are_imported_and_those_that_cannot_be_are_told(filled, empty, tmp_path):
     good, bad = tmp_path / "good.nt", tmp_path / "bad.nt"
     good.write_text("<urn:a:b> <urn:b:c> <urn:c:d> .\n")
