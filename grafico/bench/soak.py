@@ -104,6 +104,13 @@ class Killer:
             self.kills.append(time.time())
 
 
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:160]
+    except psutil.Error:
+        return "it has ended by now"
+
+
 def _is_worker(process: psutil.Process) -> bool:
     try:
         return "grafico.cluster.worker" in process.cmdline()
@@ -117,13 +124,14 @@ async def _soak(base: Path, lanes: int, seed: int) -> dict[str, Any]:
     marks = sorted(rng.sample(range(min(12, lanes // 2), max(13, lanes - 12)), min(count, max(1, lanes - 24))))
     run = new_run(base)
     naps = [_nap(number, rng) for number in range(lanes)]
+    before = set(psutil.Process().children(recursive=True))  # of whoever calls: they are none of the cluster's
     began = time.monotonic()
     with Deaths() as deaths:
         killer = Killer(rng, marks, deaths, every=max(10, lanes // 40))
         state = CrowdState(batches=[naps], limit=128)
         async with open_cluster(SIMULATED, run.paths.root) as cluster:
             await walk(run, cluster, state, killer.see, may_fail=True)
-            family = psutil.Process().children(recursive=True)
+            family = set(psutil.Process().children(recursive=True)) - before
         took = time.monotonic() - began
         _, survivors = psutil.wait_procs(family, timeout=GRACE_S)
         starts = read_starts(run.paths)
@@ -132,7 +140,7 @@ async def _soak(base: Path, lanes: int, seed: int) -> dict[str, Any]:
             *_unaccounted(run, naps, state),
             *crowded(starts, deaths),
             *repeated(run, naps, starts),
-            *([f"{len(survivors)} processes outlived the cluster"] if survivors else []),
+            *(f"process {each.pid} outlived the cluster: {_command(each)}" for each in survivors),
             *_grown(killer.memory),
         ]
     return {

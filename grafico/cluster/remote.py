@@ -108,6 +108,7 @@ class Remote:
         self._joining = asyncio.Lock()
         self._talking: asyncio.Task[None] | None = None
         self._nudged = asyncio.Event()
+        self._told_waiting = False
         self._said = ("", 0.0)
 
     @property
@@ -230,8 +231,8 @@ class Remote:
 
     async def _talk(self) -> None:
         while True:
-            eager = bool(self._cluster.waiting)
-            if not eager:
+            # That nothing waits any more is told soon as well, or hosts are asked for that nobody needs.
+            if not self._cluster.waiting and not self._told_waiting:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._nudged.wait(), QUIET_S)
             await asyncio.sleep(EAGER_S)
@@ -273,6 +274,7 @@ class Remote:
 
     async def _exchange(self) -> None:
         pending = [each.model_dump(mode="json") for each in self._cluster.pending()]
+        self._told_waiting = bool(pending)
         answer = await self._patiently(
             self._client.scheduler.grafico_exchange(
                 client=self._client.id, run=self._cluster.run_id, pending=pending, status=self._cluster.report()

@@ -111,7 +111,8 @@ def test_a_submitted_run_that_slurm_is_told_to_cancel_takes_its_hosts_along_and_
     folder = slurm.run_folder()
     (number,) = slurm.queue()
     slurm.begun(folder, 2)
-    assert len(slurm.queue()) == 2
+    # A second host may have been asked for while the controller had not said yet that nothing waits.
+    assert len(slurm.queue()) >= 2
     slurm.call("scancel", number)
     slurm.until(lambda: not slurm.queue())
     assert "is over (cancelled)" in slurm.grafico("show", folder).out
