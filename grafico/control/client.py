@@ -176,29 +176,30 @@ class ModelClient:
                     f"{self.settings.model} gave no answer in {self.settings.patience_s:g} s ({why or 'it was busy'})"
                 )
             limit = min(self.settings.timeout_s, left)
-            try:
-                response = await asyncio.wait_for(self._send(asked.messages, asked.schema, limit), limit + SPARE_S)
-            except (asyncio.CancelledError, MissingExtra):
-                raise
-            except Exception as error:  # noqa: BLE001 - litellm raises what its providers' libraries do
-                litellm = await load_litellm()
-                why = self._said(error)
-                again = self._adapt(error) or passing(error, litellm)
-                self._write(asked, None, "failed", why, time.monotonic() - started)
-                if not again:
-                    raise ModelUnavailable(
-                        f"{self.settings.model} refuses the request: {why}", hint=remedy(error)
-                    ) from None
-                wait = wait_for(error, number, self._jitter())
-                if number == self.settings.tries or time.monotonic() + wait >= asked.deadline:
-                    break
-                await self._sleep(wait)
-                continue
-            heard = heard_of(response)
-            usable = readable(heard)
-            await self._learn()
-            self._write(asked, response, "ok" if usable else "unreadable", "", time.monotonic() - started)
-            return heard
+            with self.ledger.asking():
+                try:
+                    response = await asyncio.wait_for(self._send(asked.messages, asked.schema, limit), limit + SPARE_S)
+                except (asyncio.CancelledError, MissingExtra):
+                    raise
+                except Exception as error:  # noqa: BLE001 - litellm raises what its providers' libraries do
+                    litellm = await load_litellm()
+                    why = self._said(error)
+                    again = self._adapt(error) or passing(error, litellm)
+                    self._write(asked, None, "failed", why, time.monotonic() - started)
+                    if not again:
+                        raise ModelUnavailable(
+                            f"{self.settings.model} refuses the request: {why}", hint=remedy(error)
+                        ) from None
+                    wait = wait_for(error, number, self._jitter())
+                else:
+                    heard = heard_of(response)
+                    usable = readable(heard)
+                    await self._learn()
+                    self._write(asked, response, "ok" if usable else "unreadable", "", time.monotonic() - started)
+                    return heard
+            if number == self.settings.tries or time.monotonic() + wait >= asked.deadline:
+                break
+            await self._sleep(wait)
         raise ModelUnavailable(f"{self.settings.model} gave no answer in {number} tries: {why}")
 
     async def _send(self, messages: Sequence[Message], schema: Mapping[str, Json], limit: float) -> Any:

@@ -5,11 +5,12 @@ and answer (*normal*), what repairing a refused answer took (*retry*), and what 
 conversation already (*carryover*); results of tools are counted apart.
 """
 
+import contextlib
 import json
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -152,6 +153,7 @@ class Ledger:
         self._calls: list[Call] = list(read_calls(path)) if path is not None else []
         self._lock = threading.Lock()
         self._spent = [0, 0.0]
+        self._under_way = 0
         for call in self._calls:
             self._count(call)
 
@@ -172,8 +174,17 @@ class Ledger:
         self._spent[0] += call.tokens.prompt + call.tokens.completion
         self._spent[1] += call.cost_usd or 0.0
 
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Count a call that is under way and not written down yet: lanes ask side by side."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+
     def check(self) -> None:
-        """Check that another call may be made.
+        """Check that another call may be made, beside those that are under way.
 
         Raises
         ------
@@ -186,8 +197,9 @@ class Ledger:
             raise BudgetSpent(f"{used} tokens are spent of a budget of {budget.tokens}")
         if budget.cost_usd is not None and cost >= budget.cost_usd:
             raise BudgetSpent(f"{cost:.4f} US dollars are spent of a budget of {budget.cost_usd:g}")
-        if budget.requests is not None and len(self._calls) >= budget.requests:
-            raise BudgetSpent(f"{len(self._calls)} requests are made of a budget of {budget.requests}")
+        made = len(self._calls) + self._under_way
+        if budget.requests is not None and made >= budget.requests:
+            raise BudgetSpent(f"{made} requests are made of a budget of {budget.requests}")
 
     def totals(self, by: str | None = None) -> dict[str, Totals]:
         """Return sums by a field of :class:`Call` (``lane``, ``purpose``, ``model``), or of all under ``""``."""

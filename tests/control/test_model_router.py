@@ -238,6 +238,25 @@ def test_a_spent_budget_asks_no_more(tmp_path):
             again.choose()
 
 
+def test_lanes_that_ask_at_the_same_time_do_not_spend_more_requests_than_there_are(tmp_path):
+    with ScriptedServer(route("End")) as server:
+        asked = Asked(server, tmp_path, budget=Budget(requests=2))
+
+        async def several() -> list:
+            try:
+                return await asyncio.gather(
+                    *(asked.router.choose(question()) for _ in range(5)), return_exceptions=True
+                )
+            finally:
+                await asked.client.close()
+
+        answers = asyncio.run(several())
+        assert len(server.requests) == 2
+        assert [type(answer) for answer in answers].count(BudgetSpent) == 3
+        with pytest.raises(BudgetSpent, match="2 requests are made of a budget of 2"):
+            asked.choose()
+
+
 def test_rules_stand_in_for_a_model_that_is_down(tmp_path):
     ruled = question(suggestion=RouteProposal(successor="TDDFT", parameters={"roots": 3}, reasoning="asked for"))
     with ScriptedServer(fails(500)) as server:
