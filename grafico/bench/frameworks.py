@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grafico.atoms import ConceptualAtoms, from_ase, read_cif, to_ase
-from grafico.bench.tasks import bench_task
 from grafico.calculations import CalculationTask, Failure, Resources
 from grafico.cluster import Pool, Profile, open_cluster
 from grafico.cluster.hardware import detect_gpus
@@ -159,7 +158,8 @@ async def _one_by_one(
 
     def task(atoms: ConceptualAtoms, chosen: RelaxationSettings) -> CalculationTask:
         value = RelaxInput(structure=atoms, settings=chosen)
-        return bench_task(relax, value, _resources(relax.resources(value), 1, gpu="slot" if gpu else "none"))
+        resources = _resources(relax.resources(value), 1, gpu="slot" if gpu else "none")
+        return relax.task(value, resources=resources, label="bench")
 
     RunPaths(root).create()
     first = next(iter(structures.values()))
@@ -192,7 +192,7 @@ async def _together(
     def task(batch: Mapping[str, ConceptualAtoms], chosen: RelaxationSettings) -> CalculationTask:
         value = RelaxBatchInput(structures=batch, settings=chosen)
         asked = _resources(relax_batch.resources(value), cpus, gpu="exclusive" if gpu else "none")
-        return bench_task(relax_batch, value, asked)
+        return relax_batch.task(value, resources=asked, label="bench")
 
     RunPaths(root).create()
     name, first = next(iter(structures.items()))

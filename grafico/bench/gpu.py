@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from grafico.atoms import ConceptualAtoms, read_xyz
-from grafico.bench.tasks import bench_task
 from grafico.calculations import CalculationTask, Failure
 from grafico.chemistry.calculations.single_point import SinglePointInput, single_point
 from grafico.chemistry.request import Level
@@ -142,7 +141,7 @@ async def _together(cluster: Any, values: Sequence[SinglePointInput]) -> list[fl
 
 def _task(value: SinglePointInput) -> CalculationTask:
     resources = single_point.resources(value).model_copy(update={"gpu": "slot", "gpu_memory_mib": 0})
-    return bench_task(single_point, value, resources)
+    return single_point.task(value, resources=resources, label="bench")
 
 
 def bench(rounds: int = 4) -> dict[str, Any]:

@@ -82,6 +82,44 @@ class Calculation(Generic[InputT, OutputT]):
         """Return the content key: name, version and canonical input (artifacts by digest)."""
         return content_key(self.name, self.version, value)
 
+    def task(
+        self,
+        value: InputT,
+        *,
+        key: str | None = None,
+        resources: Resources | None = None,
+        attempt: int = 1,
+        settings: Mapping[str, Json] | None = None,
+        hints: Mapping[str, ArtifactRef] | None = None,
+        lane: str = "",
+        label: str = "",
+    ) -> "CalculationTask":
+        """Return one attempt at this input, for ``Compute.run``.
+
+        Parameters
+        ----------
+        value
+            The input.
+        key, resources
+            Where they are known already, or are to be others; default those of the input.
+        attempt, settings, hints, lane, label
+            See :class:`CalculationTask`.
+        """
+        return CalculationTask(
+            reference=self.reference,
+            name=self.name,
+            version=self.version,
+            family=self.family,
+            key=self.key(value) if key is None else key,
+            input=value.model_dump(mode="json"),
+            resources=self.resources(value) if resources is None else resources,
+            attempt=attempt,
+            settings=settings or {},
+            hints=hints or {},
+            lane=lane,
+            label=label,
+        )
+
     @property
     def outcome_type(self) -> type[Success[OutputT]]:
         """The concrete type of this calculation's success."""

@@ -105,15 +105,10 @@ async def climb(request: "Request") -> Outcome[Any]:
     scope, calculation = request.walk.scope, request.calculation
     at = Climb.begin(request)
     went_on = bool(at.history)
-    value = request.value.model_dump(mode="json")
     while True:
-        task = CalculationTask(
-            reference=calculation.reference,
-            name=calculation.name,
-            version=calculation.version,
-            family=calculation.family,
+        task = calculation.task(
+            request.value,
             key=request.key,
-            input=value,
             resources=at.resources,
             attempt=at.number,
             settings=dict(at.settings),

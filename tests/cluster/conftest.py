@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from grafico.calculations import CalculationTask
 from grafico.cluster import Pool, Profile, open_cluster
 from grafico.cluster.builtin import LAPTOP
 from grafico.runs import RunPaths
@@ -38,17 +37,8 @@ def paths(tmp_path):
 def task():
     def make(calculation, value, **given):
         resources = calculation.resources(value).model_copy(update=given.pop("resources", {}))
-        return CalculationTask(
-            reference=calculation.reference,
-            name=calculation.name,
-            version=calculation.version,
-            family=calculation.family,
-            key=calculation.key(value),
-            input=value.model_dump(mode="json"),
-            resources=resources,
-            label=given.pop("label", f"{calculation.name} · {value.tag}"),
-            **given,
-        )
+        label = given.pop("label", f"{calculation.name} · {value.tag}")
+        return calculation.task(value, resources=resources, label=label, **given)
 
     return make
 

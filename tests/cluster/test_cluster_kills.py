@@ -202,20 +202,15 @@ CONTROLLER = """
 import asyncio, sys
 from pathlib import Path
 import calculations_for_tests as cases
-from grafico.calculations import CalculationTask
 from grafico.cluster import Pool, Profile, open_cluster
-
-def task(calculation, value):
-    return CalculationTask(reference=calculation.reference, name=calculation.name, version="1", family="python",
-        key=calculation.key(value), input=value.model_dump(mode="json"), resources=calculation.resources(value))
 
 async def main():
     root, mark = Path(sys.argv[1]), sys.argv[2]
     profile = Profile(name="three", pools=(Pool(name="cpu", cpus=3, memory_mib=8000),))
     async with open_cluster(profile, root) as cluster:
         await asyncio.gather(
-            cluster.run(task(cases.sleep_in_c, cases.Number(seconds=60, file=mark + ".c"))),
-            cluster.run(task(cases.with_program, cases.Number(seconds=60, file=mark + ".program"))),
+            cluster.run(cases.sleep_in_c.task(cases.Number(seconds=60, file=mark + ".c"))),
+            cluster.run(cases.with_program.task(cases.Number(seconds=60, file=mark + ".program"))),
         )
 
 asyncio.run(main())

@@ -85,8 +85,7 @@ CONTROLLER = """
 import asyncio, sys
 from pathlib import Path
 import calculations_for_tests as cases
-import pytest
-from grafico.calculations import CalculationTask, Resources
+from grafico.calculations import Resources
 from grafico.cluster import Pool, Profile, open_cluster
 
 async def main():
@@ -96,10 +95,8 @@ async def main():
         async def one(n):
             gpu = "exclusive" if n % 6 == 5 else "slot"
             value = cases.Number(value=n, tag=name, seconds=0.1)
-            return await cluster.run(CalculationTask(
-                reference=cases.sleep.reference, name="sleep", version="1", family="python", key=cases.sleep.key(value),
-                input=value.model_dump(mode="json"), label=gpu,
-                resources=Resources(gpu=gpu, memory_mib=500, walltime_s=30)))
+            resources = Resources(gpu=gpu, memory_mib=500, walltime_s=30)
+            return await cluster.run(cases.sleep.task(value, resources=resources, label=gpu))
         outcomes = await asyncio.gather(*(one(n) for n in range(18)))
         sys.exit(0 if all(outcome.ok for outcome in outcomes) else 1)
 

@@ -108,14 +108,6 @@ def on_card(card: Gpu, paths: RunPaths, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def task() -> Callable[..., CalculationTask]:
     def make(calculation: Calculation[Any, Any], value: Any, **resources: Any) -> CalculationTask:
-        return CalculationTask(
-            reference=calculation.reference,
-            name=calculation.name,
-            version=calculation.version,
-            family=calculation.family,
-            key=calculation.key(value),
-            input=value.model_dump(mode="json"),
-            resources=calculation.resources(value).model_copy(update=resources),
-        )
+        return calculation.task(value, resources=calculation.resources(value).model_copy(update=resources))
 
     return make
