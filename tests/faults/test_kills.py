@@ -8,7 +8,8 @@ import pytest
 
 from grafico.calculations import Provenance, Success
 from grafico.runs import OutcomeStore, RunPaths, StartLog
-from tests.faults.kill_test import Kill, energies, judge, main
+from tests.faults.judging import Kill, energies, judge
+from tests.faults.kill_test import main
 from tests.test_calculations import Doubled
 
 KEY = "ab" * 32

@@ -62,3 +62,12 @@ def run(tmp_path, knowledge):
     folder = tmp_path / "runs" / "first"
     folder.mkdir(parents=True)
     return RunKnowledge(folder, run_id="first", store=knowledge)
+
+
+@pytest.fixture
+def fresh_plan(registry, monkeypatch):
+    """What is known of properties and enums is forgotten: tests define the same ones in other ways."""
+    from grafico.knowledge import plan
+
+    monkeypatch.setattr(plan, "_PROPERTIES", {})
+    monkeypatch.setattr(plan, "_ENUMS", {})
