@@ -70,7 +70,7 @@ def assign(topology: str, metal_node: BuildingBlock, linker: BuildingBlock) -> A
     reasons = []
     for metal_side in (0, 1):
         nodes: dict[int, BlockKind] = {
-            index: "metal_node" if side == metal_side else "organic_linker" for index, side in sides.items()
+            role.index: "metal_node" if sides[role.index] == metal_side else "organic_linker" for role in roles.nodes
         }
         wrong = _wrong(roles, nodes, metal_node, linker)
         reasons.append(wrong)

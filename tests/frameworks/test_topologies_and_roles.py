@@ -162,6 +162,11 @@ def small_nets():
     return found
 
 
+def test_kinds_of_vertices_keep_their_order_whichever_way_the_net_is_walked():
+    found = assign("qom", star(3, "m", metal=True), star(6, "l", metal=False))
+    assert list(found.nodes) == [role.index for role in roles_of("qom").nodes]
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), metal=st.integers(3, 12), linker=st.integers(2, 12))
 def test_blocks_are_assigned_exactly_where_trying_all_ways_finds_one(data, metal, linker):
